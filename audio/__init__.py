@@ -1,0 +1,1 @@
+"""Sound as numbers: formats, resampling, codecs, endpointing. A leaf: no model runtime, no asyncio."""

@@ -1,0 +1,218 @@
+"""Every value that crosses a boundary of the engine: plain, frozen, picklable.
+
+A message never holds bulk data. Arrays travel beside it, as an `Input` or `Output` of a stage
+(see `pipeline.stage`), inline or in a pool slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+INPUT_RATE_HZ = 16_000
+"""Rate of all audio that goes into the engine (ears, transcriber): mono int16."""
+
+OUTPUT_RATE_HZ = 24_000
+"""Rate of all audio that comes out of it: mono int16."""
+
+CONDITION_TEXT = "text"
+CONDITION_ROWS = "rows"
+
+
+class Plan(StrEnum):
+    """Which stages a request runs through."""
+
+    TEXT = "text"  # thinker
+    SPEECH = "speech"  # thinker, talker, voicebox
+    TTS = "tts"  # talker, voicebox: the text is given
+    TRANSCRIBE = "transcribe"  # transcriber
+    LISTEN = "listen"  # ears: lives as long as its session
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call the model made in an earlier turn."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptItem:
+    """One message of the conversation as the Thinker sees it."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function the model may call; `parameters` is a JSON schema."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the Thinker picks tokens; None leaves the model's own default."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    json_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A request. `generation` is the submitter's number for it: anything older is stale.
+
+    session_id groups requests that share a prompt prefix. For `Plan.TTS` the text is the last
+    item's. For `Plan.TRANSCRIBE`, `language` and `prompt` are hints and the audio goes beside.
+    speed scales the pace of speech (1.0 is the voice's own). seed fixes sampling and noise.
+    """
+
+    request_id: str
+    plan: Plan
+    generation: int = 0
+    items: tuple[PromptItem, ...] = ()
+    session_id: str = ""
+    voice: str = "marin"
+    speed: float = 1.0
+    tools: tuple[Tool, ...] = ()
+    tool_choice: str = "auto"  # auto, none, required, or a function's name
+    sampling: Sampling = Sampling()
+    latency_first: bool = True
+    speculative: bool = False
+    language: str | None = None
+    prompt: str = ""
+    seed: int = 0
+
+
+# -- stage → engine ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More text of the reply (thinker) or of the transcript (transcriber)."""
+
+    text: str
+    output_index: int = 0
+    token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """More of a function call's arguments; the first delta of a call_id carries its name."""
+
+    call_id: str
+    name: str
+    arguments: str
+    output_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What the Talker speaks from: the text itself, or rows of a model's space in the payload."""
+
+    kind: Literal["text", "rows"] = "text"
+    text: str = ""
+    token_span: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Acoustic frames or codec tokens, in the payload.
+
+    meta: what the VoiceBox of the same model family needs beside the array (plain values).
+    alignment: words that end inside this payload, as (char_start, char_end, frame_end), where
+    frame_end counts frames from the start of the reply.
+    """
+
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    alignment: tuple[tuple[int, int, int], ...] = ()
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """24 kHz mono int16 samples. Inside the engine they are the payload; out of it, `pcm`."""
+
+    samples: int
+    pcm: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Which characters have been spoken up to which sample.
+
+    spans: monotone (char_start, char_end, sample_end); characters are code points of the
+    concatenated TextDeltas, samples count from the start of the reply at 24 kHz after speed.
+    Sent just before the Audio that it describes.
+    """
+
+    spans: tuple[tuple[int, int, int], ...]
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """Speech probability of one VAD window that ended at `end_sample` (16 kHz, of the session)."""
+
+    probability: float
+    end_sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of a request."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The only sign that no more comes. reason: stop, length, tool_calls."""
+
+    reason: Literal["stop", "length", "tool_calls"] = "stop"
+    usage: Usage = Usage()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request is over, without its result. code is stable and machine readable."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point of the request's timing record, in seconds on the server's monotonic clock.
+
+    The engine emits one each for: thinker_start, first_text, thinker_end, first_frames,
+    first_audio, audio_end.
+    """
+
+    name: str
+    at_s: float
+
+
+StageMessage = (
+    TextDelta | ToolCallDelta | Condition | Frames | Audio | Alignment | Speech | End | Failed
+)
+"""What a stage may take in or give out."""
+
+PipelineMessage = TextDelta | ToolCallDelta | Alignment | Audio | Mark | End | Failed
+"""What `Engine.submit` yields. The last one is always End or Failed."""

@@ -1,0 +1,53 @@
+"""What a Session asks its driver to do: values, so that the Session stays free of I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.messages import Start
+
+
+@dataclass(frozen=True, slots=True)
+class Transcribe:
+    """Run the Transcriber over an utterance and give back its messages under `start.request_id`.
+
+    pcm: 16 kHz mono int16, little endian.
+    """
+
+    start: Start
+    pcm: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StartReply:
+    """Run the cascade. `start.generation` tags everything that comes back.
+
+    format: wire name of the audio format the reply is encoded in; rate_hz: its sample rate.
+    """
+
+    start: Start
+    format: str
+    rate_hz: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Stop a request and drop whatever of it is still queued. Unknown ids are ignored."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetEars:
+    """Forget the VAD's state: what comes next is unrelated to what came before."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetInputFormat:
+    """Decode the microphone's bytes differently from the next append on."""
+
+    format: str
+    rate_hz: int
+
+
+Command = Transcribe | StartReply | Abort | ResetEars | SetInputFormat

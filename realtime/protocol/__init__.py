@@ -1,0 +1,1 @@
+"""The wire protocol: every event as a pydantic model."""

@@ -1,0 +1,1 @@
+"""The demo page: static files, served at /."""
