@@ -1,1 +1,4 @@
-"""Sound as numbers: formats, resampling, codecs, endpointing. A leaf: no model runtime, no asyncio."""
+"""Sound as numbers: formats, resampling, codecs, endpointing.
+
+A leaf: no model runtime, no asyncio.
+"""

@@ -47,8 +47,8 @@ class EngineConfig(BaseModel):
 
     home: Path = Field(default_factory=default_home)
     stages: StagesConfig = StagesConfig()
-    max_requests: int = Field(512, ge=1)
-    pool_slots: int = Field(32, ge=2, description="slots of each link's pool")
+    cascade: Literal["streamed", "sequential"] = "streamed"
+    max_requests: int = Field(256, ge=1)
     credits_per_request: int = Field(2, ge=1, description="slots one request may hold on a link")
     max_concurrent_synthesis: int = Field(2, ge=1)
     max_queued_synthesis: int = Field(256, ge=0)

@@ -11,12 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.messages import Start, StageMessage
+from pipeline.messages import StageMessage, Start
 
 Array = NDArray[Any]
 
@@ -93,6 +92,10 @@ class Stage(ABC):
     `wake(request_id)` is set by the runner before `load`; a stage that works in threads of its own
     calls it, from any thread, when a request has something to give.
     """
+
+    batched: ClassVar[bool] = False
+    """Whether one step serves all ready requests. A fault in a batched step fails its whole batch;
+    a stage that would only loop over them leaves this off, so that each fails alone."""
 
     wake: Callable[[str], None] = staticmethod(lambda request_id: None)
 
