@@ -2,29 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.config import EngineConfig
-from pipeline.messages import PipelineMessage, Speech, Start
+from pipeline.cascade import OUTPUT_QUEUE, Cascade, Playhead, Stages
+from pipeline.config import STAGE_NAMES, EngineConfig
+from pipeline.errors import StageFailed, StartFailed
+from pipeline.hearing import HearingPool
+from pipeline.links import Link
+from pipeline.listener import Listener
+from pipeline.messages import (
+    End,
+    Failed,
+    PipelineMessage,
+    Plan,
+    Speech,
+    Start,
+    TextDelta,
+)
+from pipeline.semaphore import SynthesisSemaphore
+from pipeline.stages import STAGES
+from pipeline.worker import Worker, WorkerState
+
+log = logging.getLogger(__name__)
+
+HEARING_SLOTS = 16
+HEARING_SLOT_NBYTES = 1 << 20  # 32 s of 16 kHz int16
 
 
-class Listener:
-    """A session's place in the ears: 16 kHz int16 in, speech probabilities out."""
+@dataclass(frozen=True, slots=True)
+class WorkerStats:
+    """One worker, now."""
 
-    def feed(self, samples: NDArray[np.int16]) -> None:
-        """Hand over the next samples (any number). Never blocks."""
-        raise NotImplementedError
+    state: WorkerState
+    reason: str
+    restarts: int
+    requests: int
+    steps: int
+    load_s: float
 
-    def reset(self) -> None:
-        """Forget the VAD's state; sample counts go on."""
-        raise NotImplementedError
 
-    def close(self) -> None:
-        """Leave. Safe to call twice."""
-        raise NotImplementedError
+@dataclass(frozen=True, slots=True)
+class LinkStats:
+    """One link's pool, now."""
+
+    slots: int
+    slot_nbytes: int
+    lent: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """What the engine is doing. All counts are of this moment."""
+
+    workers: dict[str, WorkerStats]
+    links: dict[str, LinkStats]
+    requests: int
+    listeners: int
+    synthesis_running: int
+    synthesis_waiting: int
+    synthesis_longest_wait_s: float
+
+
+class Reply(AsyncIterator[PipelineMessage]):
+    """The stream of one request. `aclose` aborts what is left of it."""
+
+    def __init__(
+        self, request_id: str, outputs: asyncio.Queue[PipelineMessage], playhead: Playhead
+    ) -> None:
+        self.request_id = request_id
+        self.playhead = playhead
+        self._outputs = outputs
+        self._ended = False
+        self.abort: Callable[[], None] = lambda: None
+
+    async def __anext__(self) -> PipelineMessage:
+        if self._ended:
+            raise StopAsyncIteration
+        message = await self._outputs.get()
+        self._ended = isinstance(message, End | Failed)
+        return message
+
+    async def aclose(self) -> None:
+        """Stop the request; safe to call at any time and more than once."""
+        self.abort()
+
+    def cut_short(self, failed: Failed) -> None:
+        """Nothing of what is queued is wanted any more."""
+        while not self._outputs.empty():
+            self._outputs.get_nowait()
+        self._outputs.put_nowait(failed)
 
 
 class Engine:
@@ -32,32 +105,231 @@ class Engine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._requests: dict[str, tuple[Reply, asyncio.Task[None]]] = {}
+        self._listeners: dict[str, Listener] = {}
+        self._links = self._make_links()
+        self._workers = self._make_workers()
+        self._hearing = HearingPool(self._links["server-transcriber"])
+        self.semaphore = SynthesisSemaphore(
+            config.max_concurrent_synthesis, config.max_queued_synthesis, config.synthesis_timeout_s
+        )
+        self._stages = Stages(
+            thinker=self._workers["thinker"],
+            talker=self._workers["talker"],
+            voicebox=self._workers["voicebox"],
+            semaphore=self.semaphore,
+            lead_ms=config.synthesis_lead_ms,
+            sequential=config.cascade == "sequential",
+        )
+        self._workers["ears"].on_up.append(self._reopen_listeners)
 
-    async def start(self) -> None:
-        """Start the workers and load their models. Raises EngineError naming what failed."""
-        raise NotImplementedError
+    def _make_links(self) -> dict[str, Link]:
+        config = self.config
+        slots = config.max_requests * config.credits_per_request
+        links = {
+            "server-transcriber": Link("server-transcriber", HEARING_SLOTS, HEARING_SLOT_NBYTES)
+        }
+        chain = ("thinker", "talker", "voicebox", "server")
+        for producer, consumer in zip(chain, chain[1:], strict=False):
+            kind = getattr(config.stages, producer).kind
+            if kind not in STAGES:
+                known = ", ".join(STAGES)
+                raise StartFailed(f"stages.{producer}.kind: no stage {kind!r}; there are {known}")
+            if nbytes := STAGES[kind].slot_nbytes:
+                name = f"{producer}-{consumer}"
+                links[name] = Link(name, slots, nbytes)
+                log.info("link %s: shared memory, %d slots of %d bytes", name, slots, nbytes)
+        return links
+
+    def _make_workers(self) -> dict[str, Worker]:
+        inbound = {
+            "transcriber": "server-transcriber",
+            "talker": "thinker-talker",
+            "voicebox": "talker-voicebox",
+        }
+        outbound = {
+            "thinker": "thinker-talker",
+            "talker": "talker-voicebox",
+            "voicebox": "voicebox-server",
+        }
+        return {
+            name: Worker(
+                name,
+                getattr(self.config.stages, name),
+                self.config,
+                self._links.get(inbound.get(name, "")),
+                self._links.get(outbound.get(name, "")),
+                gated=name == "voicebox",
+            )
+            for name in STAGE_NAMES
+        }
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self, stages: tuple[str, ...] = STAGE_NAMES) -> None:
+        """Start the workers and load their models. Raises StartFailed naming what failed.
+
+        stages: those that are needed; requests that run through others fail.
+        """
+        for name in stages:
+            self._own(self._workers[name].supervise(), f"supervise-{name}")
+        try:
+            async with asyncio.TaskGroup() as loads:
+                for name in stages:
+                    loads.create_task(self._workers[name].loaded())
+        except* StartFailed as group:
+            await self.shutdown()
+            raise StartFailed("; ".join(str(error) for error in group.exceptions)) from None
+
+    async def shutdown(self) -> None:
+        """Stop all requests and workers, and free the pools. Safe to call twice."""
+        for request_id in list(self._requests):
+            self.abort(request_id)
+        for listener in list(self._listeners.values()):
+            listener.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for link in self._links.values():
+            link.close()
+
+    def not_ready(self) -> dict[str, str]:
+        """Workers that cannot serve now, and why."""
+        return {
+            name: f"{worker.state}: {worker.reason}" if worker.reason else str(worker.state)
+            for name, worker in self._workers.items()
+            if worker.state is not WorkerState.READY
+        }
+
+    def stats(self) -> EngineStats:
+        """A snapshot."""
+        return EngineStats(
+            workers={
+                name: WorkerStats(
+                    worker.state,
+                    worker.reason,
+                    worker.restarts,
+                    worker.requests,
+                    worker.steps,
+                    worker.load_s,
+                )
+                for name, worker in self._workers.items()
+            },
+            links={
+                name: LinkStats(link.layout.slots, link.layout.slot_nbytes, len(link.lent))
+                for name, link in self._links.items()
+            },
+            requests=len(self._requests),
+            listeners=len(self._listeners),
+            synthesis_running=self.semaphore.running,
+            synthesis_waiting=self.semaphore.waiting,
+            synthesis_longest_wait_s=self.semaphore.longest_wait_s,
+        )
+
+    # -- requests --------------------------------------------------------------------------------
 
     def submit(
-        self, start: Start, audio: NDArray[np.int16] | None = None
-    ) -> AsyncIterator[PipelineMessage]:
-        """Run a request; closing the iterator aborts it.
+        self, start: Start, audio: NDArray[np.int16] | None = None, *, paced: bool = False
+    ) -> Reply:
+        """Run a request; the stream always ends in End or Failed, and closing it aborts.
 
-        audio: 16 kHz mono, for `Plan.TRANSCRIBE`. Always ends in End or Failed.
+        audio: 16 kHz mono, for `Plan.TRANSCRIBE`.
+        paced: synthesis keeps at most `synthesis_lead_ms` ahead of what `note_played` has told.
         """
-        raise NotImplementedError
+        if start.request_id in self._requests:
+            raise ValueError(f"request {start.request_id!r} is running already")
+        playhead = Playhead(paced=paced)
+        work: Coroutine[Any, Any, None]
+        if start.plan is Plan.TRANSCRIBE:
+            outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
+            samples = audio if audio is not None else np.zeros(0, np.int16)
+            work = self._transcribe(start, samples, outputs)
+        else:
+            cascade = Cascade(start, self._stages, playhead)
+            outputs, work = cascade.outputs, cascade.run()
+        reply = Reply(start.request_id, outputs, playhead)
+        reply.abort = lambda: self._abort(reply)
+        if len(self._requests) >= self.config.max_requests:
+            work.close()
+            reply.cut_short(Failed("rate_limit_exceeded", "the server is at its limit of requests"))
+            return reply
+        task = self._own(work, start.request_id)
+        self._requests[start.request_id] = (reply, task)
+        task.add_done_callback(lambda _: self._forget(reply))
+        return reply
 
     def note_played(self, request_id: str, samples: int) -> None:
         """Tell how many samples of a reply its listener has heard; paces synthesis."""
-        raise NotImplementedError
-
-    def listen(self, session_id: str, on_speech: Callable[[Speech], None]) -> Listener:
-        """Open a place in the ears; `on_speech` is called on the loop, in order of samples."""
-        raise NotImplementedError
+        if request_id in self._requests:
+            self._requests[request_id][0].playhead.play(samples)
 
     def abort(self, request_id: str) -> None:
         """Stop a request everywhere. Unknown ids are ignored."""
-        raise NotImplementedError
+        if request_id in self._requests:
+            self._abort(self._requests[request_id][0])
 
-    async def shutdown(self) -> None:
-        """Stop all workers and free the pools."""
-        raise NotImplementedError
+    def _abort(self, reply: Reply) -> None:
+        known, task = self._requests.get(reply.request_id, (None, None))
+        if known is reply and task is not None:
+            task.cancel()
+            self._forget(reply)
+            reply.cut_short(Failed("aborted", "the request was aborted"))
+
+    def _forget(self, reply: Reply) -> None:
+        if self._requests.get(reply.request_id, (None,))[0] is reply:
+            del self._requests[reply.request_id]
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._let_go)
+        return task
+
+    def _let_go(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task %s failed", task.get_name(), exc_info=error)
+            if task.get_name() in self._requests:
+                reply, _ = self._requests[task.get_name()]
+                reply.cut_short(Failed("engine_error", f"{type(error).__name__}: {error}"))
+
+    async def _transcribe(
+        self,
+        start: Start,
+        audio: NDArray[np.int16],
+        outputs: asyncio.Queue[PipelineMessage],
+    ) -> None:
+        last: End | Failed = End()
+        try:
+            port = self._workers["transcriber"].open(start)
+            try:
+                await self._hearing.feed(port, audio)
+                while not isinstance(message := (await port.receive()).message, End):
+                    if isinstance(message, TextDelta):
+                        await outputs.put(message)
+                last = message
+            finally:
+                port.close()
+        except StageFailed as failure:
+            last = Failed(failure.code, str(failure))
+        await outputs.put(last)
+
+    # -- ears ------------------------------------------------------------------------------------
+
+    def listen(self, session_id: str, on_speech: Callable[[Speech], None]) -> Listener:
+        """Open a place in the ears; `on_speech` is called on the loop, in order of samples."""
+        listener = Listener(session_id, self._workers["ears"], on_speech)
+        listener.on_close = lambda: self._leave(session_id)
+        self._listeners[session_id] = listener
+        self._own(listener.run(), f"listen-{session_id}")
+        return listener
+
+    def _leave(self, session_id: str) -> None:
+        self._listeners.pop(session_id, None)
+
+    def _reopen_listeners(self) -> None:
+        for listener in self._listeners.values():
+            listener.worker_is_up()

@@ -172,6 +172,11 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
+class Reset:
+    """To the ears: forget the state of the VAD. Sample counts go on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of a request."""
 
@@ -210,7 +215,16 @@ class Mark:
 
 
 StageMessage = (
-    TextDelta | ToolCallDelta | Condition | Frames | Audio | Alignment | Speech | End | Failed
+    TextDelta
+    | ToolCallDelta
+    | Condition
+    | Frames
+    | Audio
+    | Alignment
+    | Speech
+    | Reset
+    | End
+    | Failed
 )
 """What a stage may take in or give out."""
 

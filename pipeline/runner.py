@@ -88,6 +88,7 @@ class ControlSocket:
         self.sock = sock
         self._lock = threading.Lock()
         self._frames = FrameReader()
+        self.pending: list[Any] = []
 
     def send(self, messages: list[Any]) -> None:
         """Send one frame. Raises ServerGone when nobody listens any more."""
@@ -98,11 +99,11 @@ class ControlSocket:
             except OSError as error:
                 raise ServerGone from error
 
-    def receive_first(self) -> list[Any]:
-        """Block until the first frame is there. Raises ServerGone at the end."""
-        while not (messages := self.receive()):
-            pass
-        return messages
+    def receive_first(self) -> Any:
+        """Block until the first message is there; what came with it waits in `pending`."""
+        while not self.pending:
+            self.pending = self.receive()
+        return self.pending.pop(0)
 
     def receive(self) -> list[Any]:
         """Read what has arrived; blocks only if nothing has. Raises ServerGone at the end."""
@@ -199,6 +200,7 @@ class Runner:
         with selectors.DefaultSelector() as selector:
             selector.register(self._control.sock, selectors.EVENT_READ, self._receive_control)
             selector.register(self._wake_in, selectors.EVENT_READ, self._receive_wake)
+            self._handle(stage, self._control.pending)
             while True:
                 ready = self._ready()
                 for key, _ in selector.select(0 if ready else None):
@@ -228,7 +230,10 @@ class Runner:
                 request.more = True
 
     def _receive_control(self, stage: Stage) -> None:
-        for message in self._control.receive():
+        self._handle(stage, self._control.receive())
+
+    def _handle(self, stage: Stage, messages: list[Any]) -> None:
+        for message in messages:
             match message:
                 case Open(start):
                     self._open(stage, start)
@@ -322,13 +327,13 @@ class Runner:
         for request_id, feeds in taken:
             for feed in feeds:
                 self._consume(feed)
-            request_or_none = self._requests.get(request_id)
-            if request_or_none is None:
-                continue
-            request_or_none.lead_ms = None
-            request_or_none.more |= more.get(request_id, False)
+            stepped = self._requests.get(request_id)
+            if stepped is not None:
+                stepped.lead_ms = None
+                stepped.more |= more.get(request_id, False)
             if feeds or self._spec.gated:
-                self._out.append(Stepped(request_id, len(feeds), request_or_none.more))
+                still_more = stepped is not None and stepped.more
+                self._out.append(Stepped(request_id, len(feeds), still_more))
 
     def _fail(self, request_ids: list[str], error: Exception) -> None:
         code = error.code if isinstance(error, StageError) else f"{self._spec.name}_error"

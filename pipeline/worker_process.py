@@ -22,7 +22,7 @@ def main(fd: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     control = ControlSocket(socket.socket(fileno=fd))
     try:
-        spec, *_ = control.receive_first()
+        spec = control.receive_first()
     except ServerGone:
         return
     assert isinstance(spec, WorkerSpec)

@@ -1,0 +1,249 @@
+"""One request on its way through the stages: tasks joined by bounded queues.
+
+Each task moves messages over one joint and owns what it holds. They overlap like cogs: VoiceBox
+speaks the first clause while the Thinker writes the second sentence.
+
+    thinker ─▶ conditions ─▶ talker ─▶ frames ─▶ voicebox ─▶ outputs
+        └───────────────── text, tool calls ───────────────────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pipeline.control import Emit
+from pipeline.errors import StageFailed
+from pipeline.messages import (
+    OUTPUT_RATE_HZ,
+    Alignment,
+    Audio,
+    Condition,
+    End,
+    Failed,
+    Frames,
+    Mark,
+    PipelineMessage,
+    Plan,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+)
+from pipeline.port import Port
+from pipeline.semaphore import SPECULATIVE_DEADLINE_S, SynthesisSemaphore
+from pipeline.worker import Worker
+
+T = TypeVar("T")
+
+OUTPUT_QUEUE = 64
+CONDITION_QUEUE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The workers a cascade runs through, and what it needs of the engine."""
+
+    thinker: Worker
+    talker: Worker
+    voicebox: Worker
+    semaphore: SynthesisSemaphore
+    lead_ms: int
+    sequential: bool = False
+
+
+class Playhead:
+    """How much of a reply has been made and how much of it has been heard, in samples."""
+
+    def __init__(self, *, paced: bool) -> None:
+        self.paced = paced
+        self._made = 0
+        self._played = 0
+        self._moved = asyncio.Event()
+
+    @property
+    def lead_ms(self) -> float:
+        """Milliseconds made but not yet heard."""
+        return max(0, self._made - self._played) * 1000 / OUTPUT_RATE_HZ
+
+    def make(self, samples: int) -> None:
+        """More audio exists."""
+        self._made += samples
+
+    def play(self, samples: int) -> None:
+        """The listener has heard this many samples of the reply."""
+        self._played = max(self._played, samples)
+        self._moved.set()
+
+    async def wait_below(self, lead_ms: int) -> None:
+        """Wait until the lead is short enough that more is wanted."""
+        while self.paced and self.lead_ms >= lead_ms:
+            self._moved.clear()
+            await self._moved.wait()
+
+
+class Cascade:
+    """Runs one `Start` with a Thinker, or a text that is given, through to its last sample."""
+
+    def __init__(self, start: Start, stages: Stages, playhead: Playhead) -> None:
+        self._start = start
+        self._stages = stages
+        self._playhead = playhead
+        self.outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
+        self._conditions: asyncio.Queue[Condition | End] = asyncio.Queue(CONDITION_QUEUE)
+        self._marked: set[str] = set()
+        self._end = End()
+        self._synthesis_due = asyncio.Event()
+        self._audio_over = False
+
+    async def run(self) -> None:
+        """Run the stages to the end; whatever happens, the last output is End or Failed."""
+        last: End | Failed = self._end
+        with contextlib.ExitStack() as ports:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._run_stages(ports, tasks))
+            except* StageFailed as group:
+                last = as_failed(group)
+            else:
+                last = self._end
+        await self.outputs.put(last)
+
+    async def _run_stages(self, ports: contextlib.ExitStack, tasks: asyncio.TaskGroup) -> None:
+        start, stages = self._start, self._stages
+
+        def open_port(worker: Worker) -> Port:
+            port = worker.open(start)
+            ports.callback(port.close)
+            return port
+
+        if start.plan is Plan.TTS:
+            tasks.create_task(self._give_text())
+        else:
+            tasks.create_task(self._think(open_port(stages.thinker)))
+        if start.plan is not Plan.TEXT:
+            talker, voicebox = open_port(stages.talker), open_port(stages.voicebox)
+            tasks.create_task(self._converse(talker))
+            tasks.create_task(self._hand_over(talker, voicebox))
+            tasks.create_task(self._synthesise(voicebox))
+            tasks.create_task(self._speak(voicebox))
+
+    # -- the joints ------------------------------------------------------------------------------
+
+    async def _think(self, thinker: Port) -> None:
+        """Thinker → text to the outputs, conditions to the Talker."""
+        await self._mark("thinker_start")
+        while True:
+            message = (await thinker.receive()).message
+            match message:
+                case TextDelta():
+                    await self._mark("first_text")
+                    await self.outputs.put(message)
+                case ToolCallDelta():
+                    await self.outputs.put(message)
+                case Condition() if self._start.plan is not Plan.TEXT:
+                    await self._conditions.put(message)
+                case End():
+                    self._end = message
+                    await self._mark("thinker_end")
+                    await self._conditions.put(message)
+                    return
+
+    async def _give_text(self) -> None:
+        """The given text stands in for the Thinker."""
+        text = self._start.items[-1].text if self._start.items else ""
+        await self.outputs.put(TextDelta(text))
+        await self._conditions.put(Condition(text=text))
+        await self._conditions.put(End())
+
+    async def _converse(self, talker: Port) -> None:
+        """Conditions → Talker."""
+        async for condition in self._in_turn(self._conditions.get):
+            await talker.feed(condition)
+
+    async def _hand_over(self, talker: Port, voicebox: Port) -> None:
+        """Talker → VoiceBox: leases pass through, nothing is copied."""
+
+        async def receive() -> Emit:
+            emitted = await talker.receive()
+            if isinstance(emitted.message, Frames):
+                await self._mark("first_frames")
+            return emitted
+
+        async for emitted in self._in_turn(receive):
+            await voicebox.feed(emitted.message, emitted.payload, emitted.part, emitted.parts)
+            self._synthesis_due.set()
+
+    async def _synthesise(self, voicebox: Port) -> None:
+        """Step the VoiceBox whenever it has work, more audio is wanted, and its turn has come."""
+        more = False
+        clock = asyncio.get_running_loop().time
+        while not self._audio_over:
+            if not more and not voicebox.unconsumed:
+                self._synthesis_due.clear()
+                await self._synthesis_due.wait()
+                continue
+            await self._playhead.wait_below(self._stages.lead_ms)
+            lead_ms = self._playhead.lead_ms
+            deadline_s = clock() + lead_ms / 1000
+            if self._start.speculative:
+                deadline_s = SPECULATIVE_DEADLINE_S
+            async with self._stages.semaphore.step(deadline_s):
+                more = await voicebox.step(lead_ms)
+
+    async def _speak(self, voicebox: Port) -> None:
+        """VoiceBox → outputs: audio is copied out here, so that no lease leaves the engine."""
+        link = self._stages.voicebox.outbound
+        assert link is not None
+
+        async def receive() -> Alignment | Audio | End:
+            emitted = await voicebox.receive()
+            message = emitted.message
+            if isinstance(message, Audio) and emitted.payload is not None:
+                pcm = link.view(emitted.payload).tobytes()
+                link.release(emitted.payload)
+                self._playhead.make(len(pcm) // 2)
+                await self._mark("first_audio")
+                return Audio(len(pcm) // 2, pcm)
+            assert isinstance(message, Alignment | End)
+            return message
+
+        async for message in self._in_turn(receive):
+            if isinstance(message, End):
+                self._audio_over = True
+                self._synthesis_due.set()
+                await self._mark("audio_end")
+            else:
+                await self.outputs.put(message)
+
+    # --------------------------------------------------------------------------------------------
+
+    async def _in_turn(self, receive: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+        """What `receive` gives, up to and with End; stage after stage, only once End is there."""
+        held: list[T] = []
+        ended = False
+        while not ended:
+            item = await receive()
+            ended = isinstance(item.message if isinstance(item, Emit) else item, End)
+            held.append(item)
+            if ended or not self._stages.sequential:
+                for item in held:
+                    yield item
+                held.clear()
+
+    async def _mark(self, name: str) -> None:
+        if name not in self._marked:
+            self._marked.add(name)
+            await self.outputs.put(Mark(name, time.monotonic()))
+
+
+def as_failed(group: BaseExceptionGroup[StageFailed]) -> Failed:
+    """The first failure of a group; the others are its echoes."""
+    failure: BaseException = group
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    assert isinstance(failure, StageFailed)
+    return Failed(failure.code, str(failure))
