@@ -88,13 +88,16 @@ class Config(EngineConfig):
     max_outgoing_bytes: int = Field(8 * 1024 * 1024, ge=64 * 1024)
 
     pacing_lead_ms: int = Field(2000, ge=100, le=60_000)
-    shutdown_timeout_s: float = Field(5.0, ge=0)
+    shutdown_timeout_s: int = Field(5, ge=1)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @model_validator(mode="after")
     def _check(self) -> Config:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key go together: give both or neither")
+        if self.synthesis_lead_ms <= self.pacing_lead_ms:
+            # Synthesis would wait for a playhead that waits for synthesis.
+            raise ValueError("synthesis_lead_ms must be greater than pacing_lead_ms")
         return self
 
     def is_loopback(self) -> bool:

@@ -81,6 +81,7 @@ def test_lists_come_from_variables_at_commas_and_home_from_its_own(
         ("port: many", ["port", "integer"]),
         ("max_append_bytes: 99999999", ["max_append_bytes"]),
         ("tls_cert: a.pem", ["tls_key"]),
+        ("synthesis_lead_ms: 1000", ["synthesis_lead_ms", "pacing_lead_ms"]),
         ("- a list", ["top level"]),
         ("port: [", ["YAML"]),
     ],

@@ -1,0 +1,145 @@
+"""One reply on its way out: text at once, audio paced and encoded, the end when all is sent.
+
+The engine makes speech faster than it is heard. Sound waits here, at most `QUEUED_CHUNKS` chunks of
+it, and the engine is told how far the listener has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.engine import Engine
+from pipeline.messages import (
+    OUTPUT_RATE_HZ,
+    Alignment,
+    Audio,
+    End,
+    Failed,
+    Mark,
+    PipelineMessage,
+    Start,
+)
+from realtime.pacing import Clock, Pacer, Playhead
+
+PIECE_SAMPLES = OUTPUT_RATE_HZ // 5  # 200 ms: even flow, and frames far below 1 MiB
+QUEUED_CHUNKS = 64
+
+
+class VoiceEncoder(Protocol):
+    """24 kHz samples in; payloads in the client's format out, each with how many it holds."""
+
+    def encode(self, pcm: NDArray[np.int16]) -> Iterator[tuple[bytes, int]]:
+        """Payloads that are complete now."""
+
+    def flush(self) -> Iterator[tuple[bytes, int]]:
+        """The rest."""
+
+
+class Listener(Protocol):
+    """Where a reply goes."""
+
+    def receive_message(self, start: Start, message: PipelineMessage) -> None:
+        """Text, tool calls, alignment, and last an End or Failed."""
+
+    def receive_audio(self, start: Start, payload: bytes, samples: int) -> None:
+        """A payload that is to be sent now, and how many 24 kHz samples it holds."""
+
+    def receive_timings(self, start: Start, timings_ms: Mapping[str, int]) -> None:
+        """Milliseconds since the reply began; told once, before its end."""
+
+
+class Reply:
+    """Runs one request to its end. Cancelling `run` stops it, and nothing more is sent."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        start: Start,
+        encoder: VoiceEncoder,
+        listener: Listener,
+        *,
+        lead_ms: int,
+        clock: Clock,
+        zero_s: float,
+        on_underrun: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._engine = engine
+        self._start = start
+        self._encoder = encoder
+        self._listener = listener
+        self._clock = clock
+        self._zero_s = zero_s
+        self._on_underrun = on_underrun
+        self._playhead = Playhead(OUTPUT_RATE_HZ, lead_ms)
+        self._pacer = Pacer(self._playhead, clock)
+        self._queue: asyncio.Queue[Alignment | Audio | None] = asyncio.Queue(QUEUED_CHUNKS)
+        self._timings_ms: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Everything from submit to the last payload; then the timings and the end.
+
+        Raises what the engine or the encoder raises, in an ExceptionGroup.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            playing = tasks.create_task(self._play())
+            end = await self._read()
+            if isinstance(end, Failed):
+                # What is still queued would be half a sentence.
+                playing.cancel()
+            else:
+                await self._queue.put(None)
+        self._note("end", self._clock())
+        self._listener.receive_timings(self._start, self._timings_ms)
+        self._listener.receive_message(self._start, end)
+
+    async def _read(self) -> End | Failed:
+        async with aclosing(self._engine.submit(self._start, paced=True)) as messages:
+            async for message in messages:
+                match message:
+                    case End() | Failed():
+                        return message
+                    case Audio() | Alignment():
+                        await self._queue.put(message)
+                    case Mark(name=name, at_s=at_s):
+                        self._note(name, at_s)
+                    case _:
+                        self._listener.receive_message(self._start, message)
+        return Failed("server_error", "The reply ended without its end.")
+
+    async def _play(self) -> None:
+        describing: list[Alignment] = []
+        while (message := await self._queue.get()) is not None:
+            if isinstance(message, Alignment):
+                describing.append(message)
+                continue
+            pcm = np.frombuffer(message.pcm, np.int16)
+            for first in range(0, len(pcm), PIECE_SAMPLES):
+                piece = pcm[first : first + PIECE_SAMPLES]
+                await self._admit(len(piece))
+                for alignment in describing:
+                    self._listener.receive_message(self._start, alignment)
+                describing.clear()
+                self._send(self._encoder.encode(piece))
+        self._send(self._encoder.flush())
+
+    async def _admit(self, samples: int) -> None:
+        underruns = self._playhead.underruns
+        played = await self._pacer.admit(samples)
+        self._engine.note_played(self._start.request_id, played)
+        if self._playhead.underruns > underruns:
+            self._on_underrun()
+
+    def _send(self, payloads: Iterator[tuple[bytes, int]]) -> None:
+        for payload, samples in payloads:
+            if "first_audio_sent" not in self._timings_ms:
+                self._note("first_audio_sent", self._clock())
+            self._listener.receive_audio(self._start, payload, samples)
+
+    def _note(self, name: str, at_s: float) -> None:
+        self._timings_ms[name] = round((at_s - self._zero_s) * 1000)

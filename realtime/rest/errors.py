@@ -1,0 +1,83 @@
+"""HTTP errors in the shape that OpenAI's SDKs read, whatever raised them."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+logger = logging.getLogger(__name__)
+
+
+class ApiError(Exception):
+    """A refusal with everything its body needs. Raised by routes."""
+
+    def __init__(
+        self, status: int, message: str, *, code: str | None = None, param: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.param = param
+
+
+def error_response(
+    status: int, message: str, *, code: str | None = None, param: str | None = None
+) -> JSONResponse:
+    """The body has all four keys even when they are null: SDKs rely on it."""
+    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    return JSONResponse(body, status_code=status)
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Answer every error of this app in one shape."""
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(Exception, _server_error)
+
+
+async def _api_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    return error_response(error.status, error.message, code=error.code, param=error.param)
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    what = f"{request.method} {request.url.path}"
+    messages = {
+        HTTPStatus.NOT_FOUND: f"Unknown path: {what}",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"Method not allowed: {what}",
+    }
+    message = messages.get(HTTPStatus(error.status_code), str(error.detail))
+    response = error_response(error.status_code, message)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _validation_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problem = error.errors()[0]
+    # The first part of the location says where it was sent (body, query), not what.
+    param = ".".join(str(part) for part in problem["loc"][1:]) or None
+    missing = problem["type"] == "missing"
+    message = (
+        f"Missing required parameter: '{param}'."
+        if missing
+        else f"Invalid value for '{param}': {problem['msg']}."
+    )
+    code = "missing_required_parameter" if missing else "invalid_value"
+    return error_response(HTTPStatus.UNPROCESSABLE_ENTITY, message, code=code, param=param)
+
+
+async def _server_error(request: Request, error: Exception) -> JSONResponse:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return error_response(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "The server had an error while processing your request."
+    )

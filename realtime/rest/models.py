@@ -1,0 +1,53 @@
+"""`/v1/models`: what a client may name as `model`."""
+
+from __future__ import annotations
+
+import time
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+
+from realtime.auth import admits, offered_key
+from realtime.config import Config
+from realtime.rest.errors import ApiError
+from realtime.service import Service
+
+_BOOTED_S = int(time.time())
+
+
+def require_key(request: Request) -> None:
+    """A dependency of every `/v1` route: 401 unless the key is right."""
+    service: Service = request.app.state.service
+    if not admits(service.config, offered_key(request.headers)):
+        raise ApiError(
+            HTTPStatus.UNAUTHORIZED, "Incorrect API key provided.", code="invalid_api_key"
+        )
+
+
+router = APIRouter(prefix="/v1", dependencies=[Depends(require_key)])
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": _BOOTED_S, "owned_by": "sori"}
+
+
+@router.get("/models")
+async def list_models(request: Request) -> dict[str, Any]:
+    """The one model; aliases are patterns and are not listed."""
+    config: Config = request.app.state.service.config
+    return {"object": "list", "data": [_model(config.model)]}
+
+
+@router.get("/models/{name:path}")
+async def retrieve_model(request: Request, name: str) -> dict[str, Any]:
+    """The model itself or an alias of it, under the name that was asked for."""
+    config: Config = request.app.state.service.config
+    if not config.knows_model(name):
+        raise ApiError(
+            HTTPStatus.NOT_FOUND,
+            f"The model '{name}' does not exist.",
+            code="model_not_found",
+            param="model",
+        )
+    return _model(name)
