@@ -38,8 +38,9 @@ HEARING_SLOT_NBYTES = 1 << 20  # 32 s of 16 kHz int16
 
 @dataclass(frozen=True, slots=True)
 class WorkerStats:
-    """One worker, now."""
+    """One worker, now. pid: of its process; None for a thread, or while there is none."""
 
+    pid: int | None
     state: WorkerState
     reason: str
     restarts: int
@@ -109,20 +110,20 @@ class Engine:
         self._requests: dict[str, tuple[Reply, asyncio.Task[None]]] = {}
         self._listeners: dict[str, Listener] = {}
         self._links = self._make_links()
-        self._workers = self._make_workers()
+        self.workers = self._make_workers()
         self._hearing = HearingPool(self._links["server-transcriber"])
         self.semaphore = SynthesisSemaphore(
             config.max_concurrent_synthesis, config.max_queued_synthesis, config.synthesis_timeout_s
         )
         self._stages = Stages(
-            thinker=self._workers["thinker"],
-            talker=self._workers["talker"],
-            voicebox=self._workers["voicebox"],
+            thinker=self.workers["thinker"],
+            talker=self.workers["talker"],
+            voicebox=self.workers["voicebox"],
             semaphore=self.semaphore,
             lead_ms=config.synthesis_lead_ms,
             sequential=config.cascade == "sequential",
         )
-        self._workers["ears"].on_up.append(self._reopen_listeners)
+        self.workers["ears"].on_up.append(self._reopen_listeners)
 
     def _make_links(self) -> dict[str, Link]:
         config = self.config
@@ -173,11 +174,11 @@ class Engine:
         stages: those that are needed; requests that run through others fail.
         """
         for name in stages:
-            self._own(self._workers[name].supervise(), f"supervise-{name}")
+            self._own(self.workers[name].supervise(), f"supervise-{name}")
         try:
             async with asyncio.TaskGroup() as loads:
                 for name in stages:
-                    loads.create_task(self._workers[name].loaded())
+                    loads.create_task(self.workers[name].loaded())
         except* StartFailed as group:
             await self.shutdown()
             raise StartFailed("; ".join(str(error) for error in group.exceptions)) from None
@@ -200,7 +201,7 @@ class Engine:
         """Workers that cannot serve now, and why."""
         return {
             name: f"{worker.state}: {worker.reason}" if worker.reason else str(worker.state)
-            for name, worker in self._workers.items()
+            for name, worker in self.workers.items()
             if worker.state is not WorkerState.READY
         }
 
@@ -209,6 +210,7 @@ class Engine:
         return EngineStats(
             workers={
                 name: WorkerStats(
+                    worker.pid,
                     worker.state,
                     worker.reason,
                     worker.restarts,
@@ -216,7 +218,7 @@ class Engine:
                     worker.steps,
                     worker.load_s,
                 )
-                for name, worker in self._workers.items()
+                for name, worker in self.workers.items()
             },
             links={
                 name: LinkStats(link.layout.slots, link.layout.slot_nbytes, len(link.lent))
@@ -304,7 +306,7 @@ class Engine:
     ) -> None:
         last: End | Failed = End()
         try:
-            port = self._workers["transcriber"].open(start)
+            port = self.workers["transcriber"].open(start)
             try:
                 await self._hearing.feed(port, audio)
                 while not isinstance(message := (await port.receive()).message, End):
@@ -321,7 +323,7 @@ class Engine:
 
     def listen(self, session_id: str, on_speech: Callable[[Speech], None]) -> Listener:
         """Open a place in the ears; `on_speech` is called on the loop, in order of samples."""
-        listener = Listener(session_id, self._workers["ears"], on_speech)
+        listener = Listener(session_id, self.workers["ears"], on_speech)
         listener.on_close = lambda: self._leave(session_id)
         self._listeners[session_id] = listener
         self._own(listener.run(), f"listen-{session_id}")

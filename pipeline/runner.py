@@ -260,10 +260,13 @@ class Runner:
 
     def _open(self, stage: Stage, start: Start) -> None:
         self._requests[start.request_id] = _Request(start, more=not self._spec.gated)
+        self.step_began_s = time.monotonic()
         try:
             stage.open(start)
         except Exception as error:  # noqa: BLE001 - stage boundary: the request fails, not the worker
             self._fail([start.request_id], error)
+        finally:
+            self.step_began_s = 0.0
 
     def _release(self, lease: Lease) -> None:
         if self._writer is None:

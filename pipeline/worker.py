@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 FIRST_BACKOFF_S = 0.1
 LAST_BACKOFF_S = 10.0
 EXIT_GRACE_S = 2.0
+STALL_S = 0.5
 MAX_UNSENT_NBYTES = 16 << 20
 
 
@@ -77,7 +78,7 @@ class Worker:
         self.epoch = 0
         self.load_s = 0.0
         self.steps = 0
-        self._config = config
+        self.config = config
         self._gated = gated
         self._ports: dict[str, Port] = {}
         self._incarnation: _Incarnation | None = None
@@ -91,6 +92,12 @@ class Worker:
     def restarts(self) -> int:
         """How often the worker had to be started again."""
         return max(0, self.epoch - 1)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id; None for a thread, or while there is no incarnation."""
+        process = self._incarnation.process if self._incarnation else None
+        return process.pid if process else None
 
     @property
     def requests(self) -> int:
@@ -161,12 +168,12 @@ class Worker:
         return WorkerSpec(
             name=self.name,
             stage=self.stage,
-            home=self._config.home,
+            home=self.config.home,
             epoch=self.epoch,
             gated=self._gated,
             credits_per_request=self._credits(),
             output_window=OUTPUT_WINDOW,
-            beat_interval_s=min(0.5, self._config.heartbeat_timeout_s / 5),
+            beat_interval_s=min(0.5, self.config.heartbeat_timeout_s / 5),
             inbound=self.inbound.port if self.inbound else None,
             outbound=self.outbound.port if self.outbound else None,
             borrowed=self.outbound.lent if self.outbound else (),
@@ -174,11 +181,11 @@ class Worker:
 
     def _credits(self) -> int:
         # Stage after stage, a link must hold a whole reply.
-        sequential = self._config.cascade == "sequential" and self.outbound is not None
+        sequential = self.config.cascade == "sequential" and self.outbound is not None
         return (
             self.outbound.layout.slots
             if sequential and self.outbound
-            else (self._config.credits_per_request)
+            else (self.config.credits_per_request)
         )
 
     def _fail_requests(self) -> None:
@@ -232,17 +239,21 @@ class _Incarnation(asyncio.Protocol):
     """One life of a worker: its socket, its process or thread, its deadlines."""
 
     def __init__(self, worker: Worker, spec: WorkerSpec) -> None:
-        self.was_ready = False
         self._worker = worker
         self._spec = spec
         self._frames = FrameReader()
         self._transport: asyncio.Transport | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._unsent: list[object] = [spec]
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._beat_s = 0.0
-        self._step_s = 0.0
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether this life has served at all."""
+        return self._ready.done()
 
     async def start(self) -> None:
         """Create the socket pair and the process or thread at its other end."""
@@ -250,7 +261,7 @@ class _Incarnation(asyncio.Protocol):
         ours, theirs = socket.socketpair()
         if spec.stage.placement == "process":
             with theirs:
-                self._process = await asyncio.to_thread(_spawn, spec, theirs)
+                self.process = await asyncio.to_thread(_spawn, spec, theirs)
         else:
             self._thread = threading.Thread(
                 target=_run_in_thread,
@@ -266,27 +277,31 @@ class _Incarnation(asyncio.Protocol):
 
     async def watch(self) -> str:
         """Wait for the end of this life; returns the reason."""
+        config = self._worker.config
+        # Until the stage is loaded no beat is due: imports hold the interpreter for seconds.
+        first: list[asyncio.Future[Any]] = [self._ready, self._ended]
+        done, _ = await asyncio.wait(
+            first,
+            timeout=config.load_timeout_s,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if not done:
+            return f"did not load within {config.load_timeout_s:g} s"
+        if self.process is None:
+            return await asyncio.shield(self._ended)
+        return await self._watch_beats(config.heartbeat_timeout_s)
+
+    async def _watch_beats(self, timeout_s: float) -> str:
         loop = asyncio.get_running_loop()
-        config = self._worker._config
-        load_by_s = loop.time() + config.load_timeout_s
         while True:
-            wait_s = self._beat_s + config.heartbeat_timeout_s - loop.time()
-            asked_s = loop.time()
-            try:
-                async with asyncio.timeout(max(wait_s, 0.01)):
-                    return await asyncio.shield(self._ended)
-            except TimeoutError:
-                if loop.time() - asked_s > wait_s + 0.5:
-                    self._beat_s = loop.time()  # it was this loop that stood still: ask again
-            if self.was_ready and self._step_s > config.step_timeout_s:
-                return f"hung in a step for {self._step_s:.1f} s"
-            if not self.was_ready and loop.time() > load_by_s:
-                return f"did not load within {config.load_timeout_s:g} s"
-            silent_s = loop.time() - self._beat_s
-            if self._process is not None and silent_s >= config.heartbeat_timeout_s:
-                return f"gave no sign of life for {silent_s:.1f} s"
-            if self._thread is not None:
-                self._beat_s = loop.time()
+            due_s = self._beat_s + timeout_s
+            done, _ = await asyncio.wait([self._ended], timeout=due_s - loop.time())
+            if done:
+                return self._ended.result()
+            if loop.time() > due_s + STALL_S:
+                self._beat_s = loop.time()  # it was this loop that stood still: listen again
+            elif loop.time() >= self._beat_s + timeout_s:
+                return f"gave no sign of life for {loop.time() - self._beat_s:.1f} s"
 
     async def stop(self, *, kill: bool) -> None:
         """Close the socket, which ends the worker, and see it off.
@@ -295,10 +310,10 @@ class _Incarnation(asyncio.Protocol):
         """
         if self._transport is not None:
             self._transport.abort()
-        if self._process is not None:
+        if self.process is not None:
             if kill:
-                self._process.kill()
-            await asyncio.to_thread(_see_off, self._process)
+                self.process.kill()
+            await asyncio.to_thread(_see_off, self.process)
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, EXIT_GRACE_S)
 
@@ -332,11 +347,15 @@ class _Incarnation(asyncio.Protocol):
         for message in self._frames.receive_data(data):
             match message:
                 case Beat(step_s):
-                    self._beat_s, self._step_s = asyncio.get_running_loop().time(), step_s
+                    self._beat_s = asyncio.get_running_loop().time()
+                    if step_s > self._worker.config.step_timeout_s:
+                        self._end(f"hung in a step for {step_s:.1f} s")
                 case LoadFailed(text):
                     self._end(f"could not load: {text}")
                 case _:
-                    self.was_ready |= isinstance(message, Ready)
+                    if isinstance(message, Ready):
+                        self._beat_s = asyncio.get_running_loop().time()
+                        self._ready.set_result(None)
                     self._worker.receive(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
