@@ -1,0 +1,132 @@
+"""`sori bench cascade`: what it gains that the stages overlap.
+
+The same prompts go to two servers that differ in one key, `cascade`: on the one each stage works on
+what the one before has made so far, on the other it waits until that one has finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.client import Gone, Late, open_client
+from bench.machine import describe_machine
+from bench.report import Summary, print_report, render_table, summaries_json, summarise
+from bench.server import ServerError, start_server
+from bench.turn import Turn, milliseconds, sentences
+
+MODES = ("streamed", "sequential")
+MIN_SENTENCES = 2
+
+PROMPTS = (
+    "Tell me in three sentences why the sky is blue.",
+    "Describe a quiet morning by the sea in three sentences.",
+    "Explain in three sentences how bread is made.",
+    "Tell me in three sentences what a lighthouse is for.",
+    "Describe winter in the mountains in three sentences.",
+    "Explain in three sentences why people sleep.",
+    "Tell me in three sentences about the capital of France.",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark. Returns the exit code: 1 if a reply failed, or nothing could run."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        turns = measure(arguments)
+    except (ServerError, OSError, yaml.YAMLError, Late, Gone) as error:
+        print(f"sori bench cascade: {error}", file=sys.stderr)
+        return 1
+    rows = {mode: summarise(first_audio_ms(turn) for turn in turns[mode]) for mode in MODES}
+    ends = {mode: summarise(end_ms(turn) for turn in turns[mode]) for mode in MODES}
+    failures = [failure for mode in MODES for turn in turns[mode] if (failure := _failure(turn))]
+    ratio = first_audio_ratio(rows)
+    print_report(
+        [
+            f"first audio after response.create, replies of {MIN_SENTENCES} sentences or more",
+            render_table(rows, "ms"),
+            "failed: " + ("; ".join(failures) if failures else "none"),
+            "stage after stage / streamed: " + (f"{ratio:.2f} x" if ratio else "not measured"),
+        ],
+        {
+            "bench": "cascade",
+            "machine": describe_machine(),
+            "settings": {"rounds": arguments.rounds, "prompts": len(PROMPTS)},
+            "first_audio_ms": summaries_json(rows),
+            "reply_end_ms": summaries_json(ends),
+            "first_audio_ratio": round(ratio, 3) if ratio else None,
+            "failed": len(failures),
+        },
+    )
+    return 1 if failures or not ratio else 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options of `sori bench cascade`."""
+    parser = argparse.ArgumentParser(prog="sori bench cascade", description=__doc__)
+    parser.add_argument("--config", type=Path, help="configuration of both servers")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each prompt is asked")
+    parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many prompts")
+    return parser
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, list[Turn]]:
+    """Ask both servers every prompt, in alternation, so that drift of the machine hits both."""
+    config = _read(arguments.config)
+    print("starting two servers …", file=sys.stderr)
+    with (
+        start_server({**config, "cascade": "streamed"}) as streamed,
+        start_server({**config, "cascade": "sequential"}) as sequential,
+    ):
+        urls = {"streamed": streamed.realtime_url, "sequential": sequential.realtime_url}
+        prompts = PROMPTS[: arguments.prompts] * arguments.rounds
+        return asyncio.run(ask_all(urls, prompts))
+
+
+async def ask_all(urls: dict[str, str], prompts: Sequence[str]) -> dict[str, list[Turn]]:
+    """Turns by mode. Each in a session of its own, so that no reply depends on an earlier one."""
+    turns: dict[str, list[Turn]] = {mode: [] for mode in urls}
+    for prompt in prompts:
+        for mode, url in urls.items():
+            async with open_client(url) as client:
+                turn = await client.ask(prompt)
+            turns[mode].append(turn)
+            delay = first_audio_ms(turn)
+            told = _failure(turn) or (f"{delay:6.0f} ms" if delay else "too short a reply")
+            print(f"  {mode:10} {told}  {prompt}", file=sys.stderr)
+    return turns
+
+
+def first_audio_ms(turn: Turn) -> float | None:
+    """None for a reply too short to have anything to overlap."""
+    reply = turn.reply
+    if reply is None or sentences(reply.transcript) < MIN_SENTENCES:
+        return None
+    return milliseconds(turn.asked_at_s, reply.first_audio_at_s)
+
+
+def end_ms(turn: Turn) -> float | None:
+    """From the request to `response.done`."""
+    return milliseconds(turn.asked_at_s, turn.reply.done_at_s) if turn.reply else None
+
+
+def first_audio_ratio(rows: dict[str, Summary | None]) -> float | None:
+    """Median of stage after stage by median of streamed."""
+    streamed, sequential = rows["streamed"], rows["sequential"]
+    return sequential.p50 / streamed.p50 if streamed and sequential else None
+
+
+def _failure(turn: Turn) -> str | None:
+    if turn.failure:
+        return turn.failure
+    return turn.reply.failure if turn.reply else "no reply"
+
+
+def _read(path: Path | None) -> dict[str, Any]:
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path else {}
