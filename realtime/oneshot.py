@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import wave
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import soundfile
-import soxr
 from numpy.typing import NDArray
 
+from audio.containers import ContainerError, load_audio, write_wav
 from pipeline.engine import Engine
 from pipeline.messages import (
     INPUT_RATE_HZ,
@@ -52,17 +51,21 @@ def say(config: Config, text: str, path: Path, *, voice: str, speed: float) -> N
         latency_first=False,
     )
     messages = asyncio.run(_run(config, SPEAKING, [(start, None)]))
-    pcm = b"".join(message.pcm for message in messages if isinstance(message, Audio))
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(OUTPUT_RATE_HZ)
-        file.writeframes(pcm)
+    blocks = (np.frombuffer(m.pcm, np.int16) for m in messages if isinstance(m, Audio))
+    try:
+        write_wav(path, blocks, OUTPUT_RATE_HZ)
+    except ContainerError as error:
+        raise OneShotError(f"{path}: {error}") from error
 
 
 def transcribe(config: Config, path: Path, *, language: str | None) -> str:
     """What is said in the recording. Raises OneShotError, EngineError."""
-    samples = read_recording(path)
+    if not path.is_file():
+        raise OneShotError(f"{path}: no such file")
+    try:
+        samples = load_audio(path, INPUT_RATE_HZ)
+    except ContainerError as error:
+        raise OneShotError(f"{path}: not a recording that can be read: {error}") from error
     window = WINDOW_S * INPUT_RATE_HZ
     start = Start("", Plan.TRANSCRIBE, language=language)
     requests = [
@@ -74,24 +77,10 @@ def transcribe(config: Config, path: Path, *, language: str | None) -> str:
     return " ".join("".join(texts).split())
 
 
-def read_recording(path: Path) -> NDArray[np.int16]:
-    """Any file libsndfile reads, as 16 kHz mono. Raises OneShotError."""
-    if not path.is_file():
-        raise OneShotError(f"{path}: no such file")
-    try:
-        samples, rate_hz = soundfile.read(path, dtype="float32", always_2d=True)
-    except soundfile.LibsndfileError as error:
-        raise OneShotError(f"{path}: not a recording that can be read: {error}") from error
-    mono = samples.mean(axis=1)
-    if rate_hz != INPUT_RATE_HZ:
-        mono = soxr.resample(mono, rate_hz, INPUT_RATE_HZ)
-    return (np.clip(mono, -1.0, 1.0) * 32767).astype(np.int16)
-
-
 async def _run(
     config: Config,
     stages: tuple[str, ...],
-    requests: list[tuple[Start, NDArray[np.int16] | None]],
+    requests: Sequence[tuple[Start, NDArray[np.int16] | None]],
 ) -> list[PipelineMessage]:
     """One request after the other through a fresh engine."""
     engine = Engine(config)

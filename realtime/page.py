@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 from http import HTTPStatus
+from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -24,7 +25,19 @@ _HIDDEN = (".py", ".pyc")
 
 
 class Page(StaticFiles):
-    """Static files that are always revalidated, so that a reload shows the server's version."""
+    """Static files that are always revalidated, so that a reload shows the server's version.
+
+    otherwise: the application for what is not HTTP.
+    """
+
+    def __init__(self, folder: Path, otherwise: ASGIApp) -> None:
+        super().__init__(directory=folder, html=True)
+        self._otherwise = otherwise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a file, or refuse a socket nobody answers."""
+        http = scope["type"] == "http"
+        await (super().__call__ if http else self._otherwise)(scope, receive, send)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Refuses sources, and calls a path it does not have unknown whatever the method."""

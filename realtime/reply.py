@@ -7,7 +7,7 @@ it, and the engine is told how far the listener has come.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -34,10 +34,10 @@ QUEUED_CHUNKS = 64
 class VoiceEncoder(Protocol):
     """24 kHz samples in; payloads in the client's format out, each with how many it holds."""
 
-    def encode(self, pcm: NDArray[np.int16]) -> Iterator[tuple[bytes, int]]:
+    def encode(self, pcm: NDArray[np.int16]) -> Sequence[tuple[bytes, int]]:
         """Payloads that are complete now."""
 
-    def flush(self) -> Iterator[tuple[bytes, int]]:
+    def flush(self) -> Sequence[tuple[bytes, int]]:
         """The rest."""
 
 
@@ -135,7 +135,7 @@ class Reply:
         if self._playhead.underruns > underruns:
             self._on_underrun()
 
-    def _send(self, payloads: Iterator[tuple[bytes, int]]) -> None:
+    def _send(self, payloads: Sequence[tuple[bytes, int]]) -> None:
         for payload, samples in payloads:
             if "first_audio_sent" not in self._timings_ms:
                 self._note("first_audio_sent", self._clock())

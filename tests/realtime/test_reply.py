@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -55,11 +55,11 @@ class ScriptedEngine:
 class ByteEncoder:
     """One byte a sample, so that a test can count."""
 
-    def encode(self, pcm: NDArray[np.int16]) -> Iterator[tuple[bytes, int]]:
-        yield bytes(len(pcm)), len(pcm)
+    def encode(self, pcm: NDArray[np.int16]) -> list[tuple[bytes, int]]:
+        return [(bytes(len(pcm)), len(pcm))]
 
-    def flush(self) -> Iterator[tuple[bytes, int]]:
-        yield b"tail", 4
+    def flush(self) -> list[tuple[bytes, int]]:
+        return [(b"tail", 4)]
 
 
 class Recorder:
