@@ -104,7 +104,8 @@ def start_server(
 ) -> Iterator[Server]:
     """Run `sori serve` on a free port of loopback, and stop it at the end.
 
-    config: keys, or the path of a file of them; wait: until it is ready. Raises ServerError with the tail of its log.
+    config: keys, or the path of a file of them. wait: until it is ready. Raises ServerError with
+    the tail of its log.
     """
     with tempfile.TemporaryDirectory(prefix="sori-server-") as folder:
         if isinstance(config, Path):
