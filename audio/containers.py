@@ -36,10 +36,14 @@ class ContainerError(ValueError):
 def read_audio(source: Source, rate_hz: int) -> Iterator[NDArray[np.int16]]:
     """Blocks of the file's sound as mono at `rate_hz`; channels are averaged.
 
-    source: a path, the bytes of a file, or a binary file that can seek, which stays open. A file
-    without a sample gives no block. Raises ContainerError while iterating.
+    source: a path, the bytes of a file, or a binary file that can seek, which is read from its
+    start and stays open. A file without a sample gives no block. Raises ContainerError while
+    iterating.
     """
     with _opened(source) as (file, name):
+        if not file.seek(0, os.SEEK_END):
+            raise ContainerError(f"{name}: the file is empty")
+        file.seek(0)
         blocks: Iterator[tuple[int, Float]] = _read_soundfile(file)
         try:
             first = next(blocks, None)
@@ -129,7 +133,7 @@ def _read_av(file: BinaryIO, name: str, reason: Exception) -> Iterator[tuple[int
                     yield stream.rate, _mono(out.to_ndarray())
             for out in converter.resample(None):
                 yield stream.rate, _mono(out.to_ndarray())
-    except av.FFmpegError as error:
+    except (av.FFmpegError, OSError) as error:
         raise ContainerError(
             f"{name}: not an audio file that can be read ({reason}; {error.strerror})"
         ) from error

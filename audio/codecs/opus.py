@@ -14,7 +14,10 @@ from audio.libopus import load_opuslib
 
 PACKET_MS = 20
 BITRATE = 32_000
-"""Bits a second: speech up to 12 kHz is transparent to most ears."""
+"""Bits a second."""
+COMPLEXITY = 5
+"""Of 10. From 7 on libopus analyses the signal and codes speech by a model of the voice: 0.4 ms
+instead of 0.1 ms a packet, and further from the waveform (16 instead of 18 dB below 1 kHz)."""
 
 
 class OpusDecoder(Decoder):
@@ -62,6 +65,7 @@ class OpusEncoder(Encoder):
         super().__init__(audio_format)
         self._encoder = load_opuslib().Encoder(audio_format.rate_hz, 1, "audio")
         self._encoder.bitrate = BITRATE
+        self._encoder.complexity = COMPLEXITY
         self.lookahead_samples: int = self._encoder.lookahead
         self._packet_samples = audio_format.to_samples(PACKET_MS)
         self._held = np.zeros(0, np.int16)
