@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from realtime_double import Behaviour, realtime_double
-from test_client import short_clip
+from test_bench_client import short_clip
 
 from bench.voice import main
 
