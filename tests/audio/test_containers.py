@@ -191,15 +191,13 @@ def test_a_video_without_sound_is_refused() -> None:
         load_audio(file.getvalue(), 16_000)
 
 
-@pytest.mark.parametrize(
-    "playlist",
-    ["#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:{0}\n#EXT-X-ENDLIST\n",
-     "ffconcat version 1.0\nfile {0}\n"],
-)  # fmt: skip
-def test_a_playlist_cannot_make_the_server_read_another_file(playlist: str) -> None:
-    victim = SPEECH / "go_forward.wav"
+def test_a_playlist_cannot_make_the_server_read_another_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # FFmpeg's concat demuxer knows itself by content and may open files below the working folder.
+    monkeypatch.chdir(SPEECH)
     with pytest.raises(ContainerError, match="not an audio file that can be read"):
-        load_audio(playlist.format(victim).encode(), 16_000)
+        load_audio(b"ffconcat version 1.0\nfile go_forward.wav\n", 16_000)
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])

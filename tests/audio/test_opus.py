@@ -53,6 +53,13 @@ def test_the_flush_says_how_much_silence_it_added() -> None:
     assert encoder.padding_samples == 0
 
 
+def test_whole_packets_are_followed_by_one_that_brings_their_end() -> None:
+    encoder = OpusEncoder(OPUS)
+    assert len(encoder.encode(noise(4_800))) == 10
+    assert len(encoder.flush()) == 1  # the lookahead is still inside the encoder
+    assert encoder.padding_samples == 480
+
+
 def test_speech_takes_about_32_kilobits_a_second() -> None:
     speech = load_audio(SPEECH / "librivox_0870.wav", 24_000)
     packets = OpusEncoder(OPUS).encode(speech)
