@@ -1,0 +1,180 @@
+"""From a frame to an event, or to the one error that names what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, from_json, to_json
+
+from realtime.errors import ClientError
+from realtime.protocol.client import CLIENT_EVENT_TYPES, ClientEvent, client_events
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_EXPECTED = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "a boolean",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dict_type": "an object",
+    "list_type": "an array",
+    "tuple_type": "an array",
+    "none_required": "null",
+}
+
+_NAMES = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    dict: "an object",
+    list: "an array",
+    tuple: "an array",
+    type(None): "null",
+}
+
+
+def parse_event(frame: str | bytes | Mapping[str, Any]) -> ClientEvent:
+    """Read one frame of a client. Raises ClientError; bytes count as a binary frame.
+
+    A mapping is taken as the JSON object it would be.
+    """
+    if isinstance(frame, bytes):
+        raise ClientError(
+            "invalid_event", "Binary frames are not part of this protocol; send JSON text frames."
+        )
+    text: str | bytes = frame if isinstance(frame, str) else to_json(dict(frame))
+    try:
+        return client_events.validate_json(text)
+    except ValidationError as error:
+        raise _explain_event(text, error) from error
+
+
+def parse_config(model: type[Model], value: Mapping[str, Any], param: str) -> Model:
+    """Check a JSON object that was put together here. Raises ClientError under `param`."""
+    try:
+        return model.model_validate_json(to_json(value))
+    except ValidationError as error:
+        raise explain(error, value, (param,)) from error
+
+
+def _explain_event(text: str | bytes, error: ValidationError) -> ClientError:
+    try:
+        document = from_json(text)
+    except ValueError as fault:
+        return ClientError("invalid_json", f"The frame is not valid JSON: {fault}.")
+    if not isinstance(document, dict):
+        return ClientError(
+            "invalid_event",
+            f"A frame must hold a JSON object, but got {name_of(document)} instead.",
+        )
+    event_id = document.get("event_id")
+    if not isinstance(event_id, str) or len(event_id) > 512:
+        event_id = None
+    if "type" not in document:
+        return ClientError("invalid_event", "Missing required parameter: 'type'.", "type", event_id)
+    kind = document["type"]
+    if not isinstance(kind, str):
+        return ClientError("invalid_type", _wrong_type("type", "a string", kind), "type", event_id)
+    if kind not in CLIENT_EVENT_TYPES:
+        message = (
+            f"Invalid value: '{kind[:100]}'. Supported values are: {_listed(CLIENT_EVENT_TYPES)}."
+        )
+        return ClientError("invalid_value", message, "type", event_id)
+    refusal = explain(error, document)
+    refusal.event_id = event_id
+    return refusal
+
+
+def explain(
+    error: ValidationError, document: Mapping[str, Any], prefix: Sequence[str] = ()
+) -> ClientError:
+    """The most telling of pydantic's findings, in the words of the protocol."""
+    findings = [(_path(finding, document), finding) for finding in error.errors(include_url=False)]
+    # In a union each branch complains: the branch that got furthest is the one that was meant,
+    # and a wrong value of the right type says more than a wrong type.
+    path, finding = max(findings, key=lambda pair: (len(pair[0]), pair[1]["type"] not in _EXPECTED))
+    param = _dotted([*prefix, *path])
+    return _translate(finding, param, [pair[1] for pair in findings if pair[0] == path])
+
+
+def _translate(
+    finding: ErrorDetails, param: str, alternatives: Sequence[ErrorDetails]
+) -> ClientError:
+    kind, value, context = finding["type"], finding["input"], finding.get("ctx", {})
+    if kind in ("missing", "union_tag_not_found"):
+        return ClientError(
+            "missing_required_parameter", f"Missing required parameter: '{param}'.", param
+        )
+    if kind == "extra_forbidden":
+        return ClientError("unknown_parameter", f"Unknown parameter: '{param}'.", param)
+    if kind in _EXPECTED:
+        expected = dict.fromkeys(_EXPECTED[one["type"]] for one in alternatives)
+        return ClientError("invalid_type", _wrong_type(param, " or ".join(expected), value), param)
+    if kind == "union_tag_invalid":
+        supported = str(context.get("expected_tags", "")).split(", ")
+        message = f"Invalid value: '{context.get('tag')}'. Supported values are: " + _and(supported)
+        return ClientError("invalid_value", message + ".", param)
+    if kind == "literal_error":
+        message = (
+            f"Invalid value: {_shown(value)}. Supported values are: {context.get('expected')}."
+        )
+        return ClientError("invalid_value", message, param)
+    reason = finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return ClientError(
+        "invalid_value",
+        f"Invalid value for '{param}': {reason.rstrip('.')} (got {_shown(value)}).",
+        param,
+    )
+
+
+def _path(finding: ErrorDetails, document: Any) -> list[str | int]:
+    """Where in the document a finding is: pydantic's location without the tags of unions."""
+    path: list[str | int] = []
+    here = document
+    location = finding["loc"]
+    for depth, step in enumerate(location):
+        if isinstance(here, Mapping) and step in here:
+            here = here[str(step)]
+        elif isinstance(here, list | tuple) and isinstance(step, int) and step < len(here):
+            here = here[step]
+        elif not (finding["type"] == "missing" and depth == len(location) - 1):
+            continue
+        path.append(step)
+    if finding["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        path.append(str(finding["ctx"]["discriminator"]).strip("'"))
+    return path
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    dotted = ""
+    for step in path:
+        dotted += f"[{step}]" if isinstance(step, int) else f".{step}" if dotted else step
+    return dotted
+
+
+def _wrong_type(param: str, expected: str, value: Any) -> str:
+    return f"Invalid type for '{param}': expected {expected}, but got {name_of(value)} instead."
+
+
+def name_of(value: Any) -> str:
+    """What kind of JSON value this is, in words."""
+    return _NAMES.get(type(value), "something else")
+
+
+def _shown(value: Any) -> str:
+    shown = f"'{value}'" if isinstance(value, str) else to_json(value, fallback=str).decode()
+    return shown if len(shown) <= 100 else shown[:97] + "..."
+
+
+def _listed(values: Sequence[str]) -> str:
+    return _and([f"'{value}'" for value in values])
+
+
+def _and(quoted: Sequence[str]) -> str:
+    return ", ".join(quoted[:-1]) + f", and {quoted[-1]}" if len(quoted) > 1 else "".join(quoted)

@@ -1,0 +1,23 @@
+"""What every model of the protocol shares: frozen, strict, and closed to unknown keys."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Wire(BaseModel):
+    """A value that crosses the socket."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def absent(value: Any) -> bool:
+    """Whether a field is left out of the JSON. Clients trip over null where they expect no key."""
+    return value is None
+
+
+ItemId = Annotated[str, Field(min_length=1, max_length=512)]
+EventId = Annotated[str, Field(max_length=512)]
+Index = Annotated[int, Field(ge=0)]
