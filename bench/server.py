@@ -98,11 +98,12 @@ class Server:
 def start_server(
     config: Mapping[str, Any] | Path | None = None,
     *,
+    port: int | None = None,
     environment: Mapping[str, str] | None = None,
     wait: bool = True,
     ready_timeout_s: float = READY_TIMEOUT_S,
 ) -> Iterator[Server]:
-    """Run `sori serve` on a free port of loopback, and stop it at the end.
+    """Run `sori serve` on a port of loopback, by default a free one, and stop it at the end.
 
     config: keys, or the path of a file of them. wait: until it is ready. Raises ServerError with
     the tail of its log.
@@ -113,7 +114,7 @@ def start_server(
         else:
             settings = Path(folder) / "config.yaml"
             settings.write_text(json.dumps(dict(config or {})), encoding="utf-8")  # JSON is YAML
-        port = free_port()
+        port = port or free_port()
         command = [sys.executable, "-m", "realtime", "serve"]
         command += ["--config", str(settings), "--port", str(port)]
         log_path = Path(folder) / "server.log"

@@ -1,0 +1,174 @@
+"""Start, readiness, signals, crashes: what is there afterwards, and what is not."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from process_tree import processes_of, shared_names, wait_until, workers_of
+from servers import Serve, scripted
+
+from bench.client import open_client
+from bench.server import Server, ServerError, start_server
+
+GONE_S = 2.0
+WORKERS = 5
+
+LONG = "This reply goes on and on. " * 40
+TALKING = scripted(thinker={"text": LONG, "token_ms": 20})
+
+
+def die(server: Server) -> None:
+    """What no process can prepare for."""
+    server.process.kill()
+    server.process.wait()
+
+
+def terminate(server: Server) -> None:
+    """What a service manager does."""
+    assert server.stop() == 0
+
+
+def press_ctrl_c(server: Server) -> None:
+    """The whole process group gets SIGINT."""
+    server.interrupt()
+    assert server.process.wait(10) in (0, 130)
+
+
+async def begin_reply(server: Server) -> None:
+    """Leave the server in the middle of a reply, with its client gone."""
+    async with open_client(server.realtime_url) as client:
+        await start_reply(client)
+
+
+async def start_reply(client: Any) -> None:
+    """Ask, and return with the first sound of the answer."""
+    content = [{"type": "input_text", "text": "Talk."}]
+    item = {"type": "message", "role": "user", "content": content}
+    await client.send({"type": "conversation.item.create", "item": item})
+    await client.send({"type": "response.create"})
+    await client.wait_for("response.output_audio.delta", 30)
+
+
+def assert_nothing_left(server: Server, names: set[str]) -> None:
+    """No process and no shared memory of this server."""
+    session = server.process.pid
+    wait_until(lambda: not processes_of(session), GONE_S, f"still running: {processes_of(session)}")
+    assert shared_names() - names == set()
+
+
+@pytest.mark.parametrize("end", [terminate, press_ctrl_c, die])
+async def test_a_server_that_ends_in_mid_reply_leaves_no_process_and_no_shared_memory(
+    end: Callable[[Server], None], serve: Serve
+) -> None:
+    names = shared_names()
+    server = serve({"stages": TALKING})
+    assert len(workers_of(server.process.pid)) == WORKERS
+    async with open_client(server.realtime_url) as client:
+        await start_reply(client)
+        end(server)
+        assert_nothing_left(server, names)
+
+
+@pytest.mark.models
+async def test_a_killed_server_leaves_no_model_process_either(serve: Serve) -> None:
+    names = shared_names()
+    server = serve()
+    assert len(workers_of(server.process.pid)) == WORKERS
+    async with open_client(server.realtime_url) as client:
+        await start_reply(client)
+        die(server)
+        assert_nothing_left(server, names)
+
+
+def test_every_stage_is_a_process_of_its_own(serve: Serve) -> None:
+    server = serve({"stages": scripted()})
+    workers = workers_of(server.process.pid)
+    assert len(workers) == WORKERS
+    assert all("worker" in command for command in workers.values()), workers
+
+
+async def test_a_killed_worker_fails_its_reply_and_is_back_for_the_next(serve: Serve) -> None:
+    server = serve({"stages": scripted(thinker={"text": LONG, "token_ms": 20})})
+    before = workers_of(server.process.pid)
+    async with open_client(server.realtime_url) as client:
+        await start_reply(client)
+        for victim in before:
+            os.kill(victim, signal.SIGKILL)
+        done = (await client.wait_for("response.done", 10)).event["response"]
+        assert done["status"] == "failed"
+        assert done["status_details"]["error"]["code"]
+        wait_until(lambda: server.get("/ready")[0] == 200, 20, "ready again")
+        turn = await client.ask("Still there?", response={"output_modalities": ["text"]})
+    assert turn.reply is not None
+    assert turn.reply.status == "completed"
+    after = workers_of(server.process.pid)
+    assert len(after) == WORKERS
+    assert not set(after) & set(before)
+
+
+async def test_two_servers_on_one_host_do_not_collide(serve: Serve) -> None:
+    one = serve({"stages": scripted(thinker={"text": "I am the first."})})
+    two = serve({"stages": scripted(thinker={"text": "I am the second."})})
+    async with open_client(one.realtime_url) as first, open_client(two.realtime_url) as second:
+        replies = [(await client.ask("Who are you?")).reply for client in (first, second)]
+    assert [reply.transcript if reply else None for reply in replies] == [
+        "I am the first.",
+        "I am the second.",
+    ]
+    assert one.stop() == 0
+    assert two.get("/ready")[0] == 200
+
+
+def test_a_port_in_use_is_named_and_nothing_is_started(serve: Serve) -> None:
+    server = serve({"stages": scripted()})
+    # The given port wins over the one that is chosen for it, as the command line does.
+    with (
+        pytest.raises(ServerError, match=rf"127\.0\.0\.1:{server.port} is in use"),
+        start_server({"stages": scripted()}, port=server.port),
+    ):
+        raise AssertionError("it never starts")
+
+
+@pytest.mark.models
+def test_ready_says_503_with_the_reason_until_the_models_are_warm(serve: Serve) -> None:
+    server = serve(wait=False)
+    answers: list[tuple[int, Any]] = []
+
+    def ask() -> bool:
+        try:
+            answers.append(server.get("/ready"))
+        except OSError:
+            return False  # not listening yet
+        return answers[-1][0] == 200
+
+    wait_until(ask, 120, "ready")
+    waiting = [body for status, body in answers if status == 503]
+    assert waiting
+    assert all(body["reason"] for body in waiting)
+    assert server.get("/health") == (200, {"status": "ok"})
+    assert re.search(r"sori: ready", server.log())
+
+
+async def test_shared_memory_is_the_same_after_turns_that_were_heard_and_turns_that_were_not(
+    serve: Serve,
+) -> None:
+    server = serve({"stages": TALKING})
+    names = shared_names()
+    descriptors = open_descriptors(server)
+    for _ in range(10):
+        await begin_reply(server)
+    async with open_client(server.realtime_url) as client:
+        for _ in range(10):
+            await client.ask("Write.", response={"output_modalities": ["text"]}, deadline_s=90)
+    assert shared_names() - names == set()
+    wait_until(lambda: open_descriptors(server) <= descriptors, 5, "descriptors closed")
+
+
+def open_descriptors(server: Server) -> int:
+    """Open files and sockets of the server process and its workers."""
+    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in processes_of(server.process.pid))
