@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.messages import Start
+from pipeline.messages import INPUT_RATE_HZ, Start
 
 
 @dataclass(frozen=True, slots=True)
 class Transcribe:
     """Run the Transcriber over an utterance and give back its messages under `start.request_id`.
 
-    pcm: 16 kHz mono int16, little endian.
+    pcm: 16 kHz mono int16, little endian, unless `format` and `rate_hz` say otherwise: audio that
+    came inside an item is as the client encoded it, and is decoded and resampled by the driver.
     """
 
     start: Start
     pcm: bytes
+    format: str = "audio/pcm"
+    rate_hz: int = INPUT_RATE_HZ
 
 
 @dataclass(frozen=True, slots=True)

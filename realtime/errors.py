@@ -134,7 +134,7 @@ def no_images(param: str) -> ClientError:
 
 
 def invalid_audio(encoding: str, param: str = "audio", event_id: str | None = None) -> ClientError:
-    """Bytes that are not base64, or not audio. encoding: in words, such as `mono PCM16 at 24kHz`."""
+    """Bytes that are not base64, or not audio. encoding: in words, as `mono PCM16 at 24kHz`."""
     return ClientError(
         "invalid_value",
         f"Invalid '{param}'. Expected base64-encoded audio bytes ({encoding}) but got an "

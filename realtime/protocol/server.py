@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field, TypeAdapter
 
@@ -13,6 +13,7 @@ from realtime.protocol.wire import Wire, absent
 
 
 class _ServerEvent(Wire):
+    type: str  # first in the frame, where people look for it
     event_id: str
 
 
@@ -232,6 +233,15 @@ class _InItem(_ServerEvent):
 
 class _InContent(_InItem):
     content_index: int = 0
+
+
+class InContentFields(TypedDict):
+    """The fields that all events inside a part share."""
+
+    event_id: str
+    response_id: str
+    item_id: str
+    output_index: int
 
 
 class ContentPartAdded(_InContent):

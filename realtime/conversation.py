@@ -1,0 +1,211 @@
+"""The items of a conversation: their order, what the client sees of them and what the model reads.
+
+The two differ. The client keeps the full text of a reply that was interrupted, the model reads only
+the words that were heard; the model reads transcripts that the client did not ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pipeline.messages import OUTPUT_RATE_HZ, PromptItem, ToolCall
+from realtime import errors
+from realtime.protocol.items import (
+    AnyItem,
+    AssistantMessage,
+    FunctionCall,
+    FunctionCallOutput,
+    InputAudio,
+    InputText,
+    OutputAudio,
+    OutputText,
+    SystemMessage,
+    UserMessage,
+)
+
+ROOT = "root"
+
+
+@dataclass(slots=True)
+class Spoken:
+    """How far a spoken message has come. Samples at 24 kHz, from the start of the reply.
+
+    spans: (char_start, char_end, sample_end) of its words. heard_samples: None for all of it.
+    """
+
+    text: str = ""
+    spans: list[tuple[int, int, int]] = field(default_factory=list)
+    sent_samples: int = 0
+    heard_samples: int | None = None
+
+    @property
+    def sent_ms(self) -> int:
+        """Length of the audio that was sent."""
+        return self.sent_samples * 1000 // OUTPUT_RATE_HZ
+
+    def hear(self, audio_end_ms: int) -> int:
+        """Only this much was heard. Returns it, clamped to what was sent."""
+        if audio_end_ms >= self.sent_ms:
+            self.heard_samples = self.sent_samples
+            return self.sent_ms
+        self.heard_samples = audio_end_ms * OUTPUT_RATE_HZ // 1000
+        return audio_end_ms
+
+    def heard_text(self) -> str:
+        """The words that were heard whole."""
+        heard = self.heard_samples
+        if heard is None:
+            return self.text
+        if self.spans:
+            ends = [char_end for _, char_end, sample_end in self.spans if sample_end <= heard]
+            return self.text[: max(ends, default=0)].rstrip()
+        if not self.sent_samples:
+            return ""
+        # Without an alignment, by proportion: all but the last word that this reaches.
+        reached = len(self.text) * heard // self.sent_samples
+        if reached >= len(self.text):
+            return self.text
+        return self.text[:reached].rpartition(" ")[0].rstrip()
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An item and what only the server knows of it.
+
+    transcripts: of the audio parts by content index; None while it is being made, "" if it failed.
+    """
+
+    item: AnyItem
+    transcripts: dict[int, str | None] = field(default_factory=dict)
+    spoken: Spoken | None = None
+
+    @property
+    def id(self) -> str:
+        """Every item inside the server has one."""
+        return self.item.id or ""
+
+    @property
+    def pending(self) -> bool:
+        """Whether a transcript of it is being made."""
+        return None in self.transcripts.values()
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether a reply is still writing it."""
+        return self.item.status == "in_progress"
+
+    def snapshot(self) -> AnyItem:
+        """The item as the client may see it now."""
+        if self.in_progress and self.spoken is not None:
+            part = OutputAudio(transcript=self.spoken.text)
+            return self.item.model_copy(update={"content": (part,)})
+        return self.item
+
+    def show_transcript(self, content_index: int, transcript: str) -> None:
+        """Write a transcript into the item itself."""
+        if isinstance(self.item, UserMessage):
+            parts = list(self.item.content)
+            parts[content_index] = InputAudio(transcript=transcript)
+            self.item = self.item.model_copy(update={"content": tuple(parts)})
+
+    def text(self) -> str:
+        """What the model reads of a message."""
+        if self.spoken is not None:
+            return self.spoken.heard_text()
+        if isinstance(self.item, FunctionCall | FunctionCallOutput):
+            return ""
+        texts = [self._part_text(index, part) for index, part in enumerate(self.item.content)]
+        return "\n".join(text for text in texts if text)
+
+    def _part_text(self, index: int, part: object) -> str:
+        match part:
+            case InputText(text=text) | OutputText(text=text):
+                return text
+            case OutputAudio(transcript=transcript):
+                return transcript or ""
+            case InputAudio():
+                return self.transcripts.get(index) or ""
+        return ""
+
+
+class Conversation:
+    """Items in order."""
+
+    def __init__(self, conversation_id: str) -> None:
+        self.id = conversation_id
+        self._order: list[str] = []
+        self._entries: dict[str, Entry] = {}
+
+    def __contains__(self, item_id: str) -> bool:
+        return item_id in self._entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (self._entries[item_id] for item_id in self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def get(self, item_id: str) -> Entry | None:
+        """The entry with this id, if there is one."""
+        return self._entries.get(item_id)
+
+    @property
+    def last_id(self) -> str | None:
+        """The item at the end."""
+        return self._order[-1] if self._order else None
+
+    def previous_id(self, item_id: str) -> str | None:
+        """The item before this one, as things are now."""
+        place = self._order.index(item_id)
+        return self._order[place - 1] if place else None
+
+    def place_after(self, previous_item_id: str | None) -> int:
+        """Where an item goes that is to follow this one. Raises ClientError."""
+        if not previous_item_id:
+            return len(self._order)
+        if previous_item_id == ROOT:
+            return 0
+        if previous_item_id not in self._entries:
+            raise errors.no_previous_item(previous_item_id)
+        return self._order.index(previous_item_id) + 1
+
+    def insert(self, entry: Entry, place: int | None = None) -> None:
+        """Add an entry whose id is free; at the end by default."""
+        self._entries[entry.id] = entry
+        self._order.insert(len(self._order) if place is None else place, entry.id)
+
+    def remove(self, item_id: str) -> None:
+        """Take an entry out."""
+        del self._entries[item_id]
+        self._order.remove(item_id)
+
+    def has_call(self, call_id: str) -> bool:
+        """Whether a function call with this id is in the conversation."""
+        return any(
+            isinstance(entry.item, FunctionCall) and entry.item.call_id == call_id for entry in self
+        )
+
+
+def prompt_items(instructions: str, entries: Iterable[Entry]) -> tuple[PromptItem, ...]:
+    """The conversation as the Thinker reads it. What is still being written is left out."""
+    prompt = [PromptItem("system", instructions)] if instructions else []
+    for entry in entries:
+        if entry.in_progress:
+            continue
+        match entry.item:
+            case FunctionCall(status=status) as item:
+                if status == "incomplete":
+                    continue
+                call = ToolCall(item.call_id or "", item.name, item.arguments)
+                if prompt and prompt[-1].tool_calls:
+                    calls = (*prompt.pop().tool_calls, call)
+                else:
+                    calls = (call,)
+                prompt.append(PromptItem("assistant", tool_calls=calls))
+            case FunctionCallOutput(call_id=call_id, output=output):
+                prompt.append(PromptItem("tool", output, call_id=call_id))
+            case SystemMessage() | UserMessage() | AssistantMessage() as message:
+                if text := entry.text():
+                    prompt.append(PromptItem(message.role, text))
+    return tuple(prompt)

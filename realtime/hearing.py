@@ -1,0 +1,142 @@
+"""The user's words on their way from the Transcriber: to the model always, to the client if asked.
+
+The Thinker of a cascade hears through the Transcriber, so every audio item is transcribed; events
+about it go out only where the session has transcription on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipeline.messages import End, Failed, Plan, Start, TextDelta
+from realtime.commands import Abort, Transcribe
+from realtime.conversation import Entry
+from realtime.outgoing import Outgoing
+from realtime.protocol import server
+from realtime.protocol.config import AnyFormat, Pcm, Transcription, rate_of
+
+
+@dataclass(slots=True)
+class _Listening:
+    entry: Entry
+    content_index: int
+    seconds: float
+    shown: bool
+    pieces: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A part's transcript is there, or will never be: then `failure` says why."""
+
+    entry: Entry
+    failure: Failed | None = None
+
+
+_AS_RECEIVED = Pcm(rate=16_000)
+
+
+class Hearing:
+    """Transcriptions under way in one session."""
+
+    def __init__(self, out: Outgoing, session_id: str) -> None:
+        self._out = out
+        self._session_id = session_id
+        self._running: dict[str, _Listening] = {}
+
+    def begin(
+        self,
+        entry: Entry,
+        content_index: int,
+        audio: bytes,
+        seconds: float,
+        wish: Transcription | None,
+        encoding: AnyFormat = _AS_RECEIVED,
+        *,
+        shown: bool = True,
+    ) -> None:
+        """Have a part of an item transcribed. wish: what the session says of transcription."""
+        entry.transcripts[content_index] = None
+        request_id = self._out.new_id("transcribe")
+        self._running[request_id] = _Listening(
+            entry, content_index, seconds, shown and wish is not None
+        )
+        start = Start(
+            request_id=request_id,
+            plan=Plan.TRANSCRIBE,
+            session_id=self._session_id,
+            language=wish.language if wish is not None else None,
+            prompt=(wish.prompt or "") if wish is not None else "",
+        )
+        self._out.ask(Transcribe(start, audio, encoding.type, rate_of(encoding)))
+
+    def receive(self, request_id: str, message: TextDelta | End | Failed) -> Heard | None:
+        """Take the next message of a request; something once it is over."""
+        listening = self._running.get(request_id)
+        if listening is None:
+            return None
+        if isinstance(message, TextDelta):
+            self._add(listening, message.text)
+            return None
+        del self._running[request_id]
+        if isinstance(message, Failed):
+            listening.entry.transcripts[listening.content_index] = ""
+            self._say_failed(listening, message)
+            return Heard(listening.entry, message)
+        transcript = "".join(listening.pieces).strip()
+        listening.entry.transcripts[listening.content_index] = transcript
+        self._say_completed(listening, transcript)
+        return Heard(listening.entry)
+
+    def forget(self, entry: Entry) -> None:
+        """Stop transcribing an item that is gone."""
+        for request_id, listening in list(self._running.items()):
+            if listening.entry is entry:
+                del self._running[request_id]
+                entry.transcripts[listening.content_index] = ""
+                self._out.ask(Abort(request_id))
+
+    def forget_all(self) -> None:
+        """Stop all transcription."""
+        for listening in list(self._running.values()):
+            self.forget(listening.entry)
+
+    def _add(self, listening: _Listening, text: str) -> None:
+        listening.pieces.append(text)
+        if listening.shown and text:
+            self._out.say(
+                server.TranscriptionDelta(
+                    event_id=self._out.event_id(),
+                    item_id=listening.entry.id,
+                    content_index=listening.content_index,
+                    delta=text,
+                )
+            )
+
+    def _say_completed(self, listening: _Listening, transcript: str) -> None:
+        if not listening.shown:
+            return
+        listening.entry.show_transcript(listening.content_index, transcript)
+        self._out.say(
+            server.TranscriptionCompleted(
+                event_id=self._out.event_id(),
+                item_id=listening.entry.id,
+                content_index=listening.content_index,
+                transcript=transcript,
+                usage=server.DurationUsage(seconds=round(listening.seconds, 3)),
+            )
+        )
+
+    def _say_failed(self, listening: _Listening, failure: Failed) -> None:
+        if not listening.shown:
+            return
+        self._out.say(
+            server.TranscriptionFailed(
+                event_id=self._out.event_id(),
+                item_id=listening.entry.id,
+                content_index=listening.content_index,
+                error=server.TranscriptionError(
+                    type="server_error", code=failure.code, message=failure.message
+                ),
+            )
+        )

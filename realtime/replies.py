@@ -1,0 +1,285 @@
+"""All responses of a session: which may begin, which wait for words, and which are over.
+
+One response writes into the conversation at a time; those beside it run in parallel. What the
+cascade sends for a reply that is over is dropped in one place, `_live`.
+"""
+
+from __future__ import annotations
+
+from pipeline.messages import Alignment, End, Failed, TextDelta, ToolCallDelta
+from realtime import errors
+from realtime.commands import Abort, StartReply
+from realtime.conversation import Conversation, Entry, prompt_items
+from realtime.errors import ClientError
+from realtime.hearing import Heard, Hearing
+from realtime.item_intake import ItemAudio, take_in
+from realtime.outgoing import Outgoing
+from realtime.protocol.config import SessionConfig, rate_of
+from realtime.protocol.items import FunctionCall, ItemReference
+from realtime.protocol.responses import ResponseError, ResponseParams, StatusDetails
+from realtime.responses import Reply, spec_of, start_of
+from realtime.session_settings import SessionSettings
+from realtime.session_update import require_function
+from realtime.transitions import ReplyState, ReplyTrigger
+
+CANCELLED_BY_CLIENT = StatusDetails(type="cancelled", reason="client_cancelled")
+CANCELLED_BY_SPEECH = StatusDetails(type="cancelled", reason="turn_detected")
+OUT_OF_TOKENS = StatusDetails(type="incomplete", reason="max_output_tokens")
+
+
+class Replies:
+    """The responses that are not over yet.
+
+    user_is_speaking: while it is true, held replies stay held.
+    voice_heard: whether any audio has been sent.
+    """
+
+    def __init__(
+        self,
+        settings: SessionSettings,
+        out: Outgoing,
+        conversation: Conversation,
+        hearing: Hearing,
+    ) -> None:
+        self._settings = settings
+        self._out = out
+        self._conversation = conversation
+        self._hearing = hearing
+        self._replies: dict[str, Reply] = {}
+        self._active: Reply | None = None  # the one of the conversation
+        self._generation = 0
+        self.user_is_speaking = False
+        self.voice_heard = False
+
+    # -- beginning -------------------------------------------------------------------------------
+
+    def create(self, config: SessionConfig, params: ResponseParams | None) -> None:
+        """Begin the response that a client asks for. Raises ClientError."""
+        params = params or ResponseParams()
+        beside = params.conversation == "none"
+        self._require_room(beside)
+        spec = spec_of(config, params)
+        require_function(spec.tool_choice, spec.tools, "response.tool_choice")
+        context, audio = self._context(config, params)
+        if not beside and self._active is not None:
+            # A held reply would answer the same words.
+            self._drop(self._active)
+        reply = Reply(self._out, spec, None if beside else self._conversation, context)
+        self._add(reply)
+        for entry, part in audio:
+            wish = config.audio.input.transcription
+            encoding = config.audio.input.format
+            self._hearing.begin(
+                entry, part.content_index, part.data, part.seconds, wish, encoding, shown=False
+            )
+        reply.announce()
+        self._start_if_ready(reply)
+
+    def _require_room(self, beside: bool) -> None:
+        if not beside:
+            if self._active is not None and self._active.state is not ReplyState.HELD:
+                raise errors.active_response(self._active.id)
+            return
+        running = sum(reply.beside_conversation for reply in self._replies.values())
+        if running >= self._settings.max_parallel_responses:
+            raise ClientError(
+                "rate_limit_exceeded",
+                f"At most {running} responses may run beside the conversation at a time.",
+                "response.conversation",
+            )
+
+    def _context(
+        self, config: SessionConfig, params: ResponseParams
+    ) -> tuple[tuple[Entry, ...] | None, list[tuple[Entry, ItemAudio]]]:
+        """The items that a client brings along, and the audio in them."""
+        if params.input is None:
+            return None, []
+        context: list[Entry] = []
+        audio: list[tuple[Entry, ItemAudio]] = []
+        calls: set[str] = set()
+        for index, item in enumerate(params.input):
+            param = f"response.input[{index}]"
+            if isinstance(item, ItemReference):
+                found = self._conversation.get(item.id)
+                if found is None:
+                    raise ClientError(
+                        "invalid_value", f"The item with id '{item.id}' does not exist.", param
+                    )
+                entry = found
+            else:
+                entry, parts = take_in(
+                    item,
+                    param,
+                    config.audio.input.format,
+                    self._out.new_id,
+                    lambda call_id: call_id in calls or self._conversation.has_call(call_id),
+                )
+                audio += [(entry, part) for part in parts]
+            if isinstance(entry.item, FunctionCall) and entry.item.call_id:
+                calls.add(entry.item.call_id)
+            context.append(entry)
+        return tuple(context), audio
+
+    def hold_for(self, config: SessionConfig, entry: Entry) -> None:
+        """A turn of the user is to be answered, once it is known to have words.
+
+        A reply that runs already is left alone: the client asked not to have it interrupted.
+        """
+        if self._active is not None and self._active.state is not ReplyState.HELD:
+            return
+        if self._active is None:
+            self._add(Reply(self._out, spec_of(config, ResponseParams()), self._conversation))
+        assert self._active is not None
+        self._active.awaited.append(entry)
+
+    def _add(self, reply: Reply) -> None:
+        self._replies[reply.id] = reply
+        if not reply.beside_conversation:
+            self._active = reply
+
+    def _entries(self, reply: Reply) -> tuple[Entry, ...]:
+        """What it answers."""
+        return tuple(self._conversation) if reply.context is None else reply.context
+
+    def _start_if_ready(self, reply: Reply) -> None:
+        entries = self._entries(reply)
+        if reply.state is not ReplyState.WAITING or any(entry.pending for entry in entries):
+            return
+        self._generation += 1
+        reply.start(self._generation)
+        settings, voice = self._settings, reply.spec.voice
+        if settings.voices and voice not in settings.voices:
+            voice = settings.default_voice
+        start = start_of(
+            reply,
+            prompt_items(reply.spec.instructions, entries),
+            session_id=settings.session_id,
+            voice=voice,
+        )
+        encoding = reply.spec.format
+        self._out.ask(StartReply(start, encoding.type, rate_of(encoding)))
+
+    # -- words -----------------------------------------------------------------------------------
+
+    def words_are_in(self, heard: Heard) -> None:
+        """A transcript has come, or will not come."""
+        if heard.failure is not None:
+            for reply in list(self._replies.values()):
+                waits = reply.state is ReplyState.WAITING
+                if waits and heard.entry in self._entries(reply):
+                    self._fail(reply, heard.failure)
+        self.release_held(heard.failure)
+        for reply in list(self._replies.values()):
+            self._start_if_ready(reply)
+
+    def release_held(self, failure: Failed | None = None) -> None:
+        """Let a held reply begin if it has words to answer, or drop it if there will be none."""
+        reply = self._active
+        if reply is None or reply.state is not ReplyState.HELD or self.user_is_speaking:
+            return
+        if any(entry.text() for entry in reply.awaited):
+            reply.announce()
+            self._start_if_ready(reply)
+        elif not any(entry.pending for entry in reply.awaited):
+            if failure is None:
+                self._drop(reply)
+            else:
+                reply.announce()
+                self._fail(reply, failure)
+
+    def forget(self, entry: Entry) -> None:
+        """An item is gone; what waited for it no longer does."""
+        if self._active is not None and entry in self._active.awaited:
+            self._active.awaited.remove(entry)
+            self.release_held()
+        for reply in list(self._replies.values()):
+            self._start_if_ready(reply)
+
+    # -- from the cascade ------------------------------------------------------------------------
+
+    def _live(self, request_id: str, generation: int | None = None) -> Reply | None:
+        """The running reply that this belongs to. Anything older ends here."""
+        reply = self._replies.get(request_id)
+        if reply is None or reply.state is not ReplyState.RUNNING:
+            return None
+        return reply if generation in (None, reply.generation) else None
+
+    def receive(
+        self,
+        request_id: str,
+        generation: int,
+        message: TextDelta | ToolCallDelta | Alignment | End | Failed,
+    ) -> None:
+        """The next message of a reply."""
+        reply = self._live(request_id, generation)
+        if reply is None:
+            return
+        match message:
+            case End(reason="length", usage=usage):
+                self._remove(reply)
+                reply.end(ReplyTrigger.RUN_OUT, OUT_OF_TOKENS, usage)
+            case End(usage=usage):
+                self._remove(reply)
+                reply.end(ReplyTrigger.FINISH, None, usage)
+            case Failed():
+                self._fail(reply, message)
+            case _:
+                reply.add(message)
+
+    def receive_audio(
+        self, request_id: str, generation: int, payloads: list[bytes], samples: int
+    ) -> None:
+        """Audio of a reply."""
+        reply = self._live(request_id, generation)
+        if reply is not None and reply.add_audio(payloads, samples):
+            self.voice_heard = True
+
+    def receive_timings(self, request_id: str, timings_ms: dict[str, int]) -> None:
+        """When a reply reached its points."""
+        if (reply := self._live(request_id)) is not None:
+            reply.timings_ms.update(timings_ms)
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def cancel(self, response_id: str | None) -> None:
+        """A client wants one to stop; by default the conversation's. Raises ClientError."""
+        reply = self._active if response_id is None else self._replies.get(response_id)
+        if reply is None:
+            raise errors.nothing_to_cancel()
+        if reply.state is ReplyState.HELD:
+            # To the client, a turn that has ended is being answered.
+            reply.announce()
+        self._cancel(reply, CANCELLED_BY_CLIENT)
+
+    def interrupt(self) -> None:
+        """The user speaks: the conversation's reply stops. One that is held waits."""
+        if self._active is not None and self._active.state is not ReplyState.HELD:
+            self._cancel(self._active, CANCELLED_BY_SPEECH)
+
+    def cancel_all(self) -> None:
+        """The session ends."""
+        for reply in list(self._replies.values()):
+            if reply.state is ReplyState.HELD:
+                self._drop(reply)
+            else:
+                self._cancel(reply, CANCELLED_BY_CLIENT)
+
+    def _cancel(self, reply: Reply, details: StatusDetails) -> None:
+        if reply.state is ReplyState.RUNNING:
+            self._out.ask(Abort(reply.id))
+        self._remove(reply)
+        reply.end(ReplyTrigger.CANCEL, details)
+
+    def _fail(self, reply: Reply, failure: Failed) -> None:
+        error = ResponseError(type="server_error", code=failure.code, message=failure.message)
+        self._remove(reply)
+        reply.end(ReplyTrigger.FAIL, StatusDetails(type="failed", error=error))
+
+    def _drop(self, reply: Reply) -> None:
+        self._remove(reply)
+        reply.drop()
+
+    def _remove(self, reply: Reply) -> None:
+        del self._replies[reply.id]
+        if self._active is reply:
+            self._active = None

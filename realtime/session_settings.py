@@ -1,0 +1,28 @@
+"""What the server decides for a session before its client has said anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from realtime.outgoing import NewId
+from realtime.protocol.config import SessionConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """Of one session.
+
+    new_id: makes ids from a prefix. config: the session before the client's first update.
+    voices: names that the engine has; others are spoken by `default_voice`. Empty: all of them.
+    refuse_overflow: answer audio beyond max_buffer_s with an error, instead of dropping the oldest.
+    """
+
+    session_id: str
+    new_id: NewId
+    config: SessionConfig = SessionConfig()
+    expires_at: int = 0
+    voices: frozenset[str] = frozenset()
+    default_voice: str = "marin"
+    max_buffer_s: float = 600.0
+    refuse_overflow: bool = False
+    max_parallel_responses: int = 8

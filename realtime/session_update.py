@@ -1,0 +1,64 @@
+"""What `session.update` makes of a session: merged, checked as a whole, or refused as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from realtime import errors
+from realtime.errors import ClientError
+from realtime.protocol.config import FunctionTool, NamedFunction, SessionConfig, ToolChoice
+from realtime.protocol.parsing import parse_config
+
+# Values that a new one replaces as a whole, though both are objects.
+_WHOLE = frozenset({"tracing", "tool_choice"})
+
+
+def updated(
+    current: SessionConfig, update: Mapping[str, Any], *, voice_locked: bool
+) -> SessionConfig:
+    """The session after the update. Only keys that are present change. Raises ClientError.
+
+    voice_locked: the current voice has been heard.
+    """
+    if "type" not in update:
+        raise ClientError(
+            "missing_required_parameter",
+            "Missing required parameter: 'session.type'.",
+            "session.type",
+        )
+    if update["type"] == "transcription":
+        raise ClientError(
+            "invalid_parameter",
+            "Passing a transcription session update event to a realtime session is not allowed.",
+            "session.type",
+        )
+    merged = _merge(current.model_dump(mode="json"), update)
+    config = parse_config(SessionConfig, merged, "session")
+    require_function(config.tool_choice, config.tools, "session.tool_choice")
+    if voice_locked and config.audio.output.voice != current.audio.output.voice:
+        raise errors.locked_voice()
+    # Every SDK sends a model; it was settled when the socket opened.
+    return config.model_copy(update={"model": current.model})
+
+
+def require_function(choice: ToolChoice, tools: tuple[FunctionTool, ...], param: str) -> None:
+    """A function that must be called has to be one of the tools. Raises ClientError."""
+    if isinstance(choice, NamedFunction) and choice.name not in {tool.name for tool in tools}:
+        raise ClientError(
+            "invalid_value",
+            f"Invalid value for '{param}': the function '{choice.name}' is not in tools.",
+            param,
+        )
+
+
+def _merge(current: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(current)
+    for key, new in update.items():
+        old = merged.get(key)
+        merged[key] = new
+        if isinstance(old, dict) and isinstance(new, dict) and key not in _WHOLE:
+            # Another type has other keys: nothing of the old one can stay.
+            if new.get("type", old.get("type")) == old.get("type"):
+                merged[key] = _merge(old, new)
+    return merged

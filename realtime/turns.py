@@ -1,0 +1,88 @@
+"""Where the user's turns begin and end, from what the ears report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from audio.endpointer import Endpointer, EndpointerSettings, SpeechEvent
+from audio.formats import ms_to_samples, samples_to_ms
+from pipeline.messages import INPUT_RATE_HZ, Speech
+from realtime.protocol.config import SemanticVad, ServerVad
+
+SEMANTIC_SILENCE_MS = 500
+SLACK_MS = 1000
+"""Audio kept beyond the prefix padding: a turn is known only some windows after its onset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of an open turn that has fallen silent. Lengths at 16 kHz."""
+
+    silence_samples: int
+    speech_samples: int
+
+
+def turn_has_ended(detection: SemanticVad, evidence: Evidence) -> bool:
+    """The decision of `semantic_vad`. It is asked again as the silence grows."""
+    silence_ms = samples_to_ms(evidence.silence_samples, INPUT_RATE_HZ)
+    return silence_ms >= SEMANTIC_SILENCE_MS
+
+
+class Turns:
+    """Turn detection of one session, while it is on."""
+
+    def __init__(self, detection: ServerVad | SemanticVad) -> None:
+        self.detection = detection
+        self._endpointer = Endpointer(_settings(detection), rate_hz=INPUT_RATE_HZ)
+        self._heard = 0  # windows up to here are judged, or no longer of interest
+
+    @property
+    def open(self) -> bool:
+        """Whether the user is in a turn."""
+        return self._endpointer.in_turn
+
+    @property
+    def start_sample(self) -> int | None:
+        """Where the audio of the open turn begins."""
+        return self._endpointer.audio_start_sample
+
+    @property
+    def needed_from(self) -> int:
+        """No turn, open or to come, has audio from before this position."""
+        if (start := self._endpointer.audio_start_sample) is not None:
+            return start
+        padding_ms = self._endpointer.settings.prefix_padding_ms + SLACK_MS
+        return max(self._heard - ms_to_samples(padding_ms, INPUT_RATE_HZ), 0)
+
+    def reconfigure(self, detection: ServerVad | SemanticVad) -> None:
+        """Use other settings from now on; an open turn stays open."""
+        self.detection = detection
+        self._endpointer.reconfigure(_settings(detection))
+
+    def reset(self, at_sample: int) -> None:
+        """Forget an open turn, and what the ears may still report of the time before."""
+        self._endpointer.reset(at_sample)
+        self._heard = max(self._heard, at_sample)
+
+    def hear(self, speech: Speech) -> SpeechEvent | None:
+        """Take the next window. Late news is ignored."""
+        if speech.end_sample <= self._heard:
+            return None
+        self._heard = speech.end_sample
+        event = self._endpointer.push(speech.probability, speech.end_sample)
+        if event is not None or not isinstance(self.detection, SemanticVad):
+            return event
+        evidence = Evidence(self._endpointer.silence_samples, self._endpointer.speech_samples)
+        if evidence.silence_samples and turn_has_ended(self.detection, evidence):
+            return self._endpointer.end_turn(speech.end_sample)
+        return None
+
+
+def _settings(detection: ServerVad | SemanticVad) -> EndpointerSettings:
+    if isinstance(detection, SemanticVad):
+        return EndpointerSettings(silence_duration_ms=None)
+    return EndpointerSettings(
+        threshold=detection.threshold,
+        prefix_padding_ms=detection.prefix_padding_ms,
+        silence_duration_ms=detection.silence_duration_ms,
+    )
