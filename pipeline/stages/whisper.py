@@ -1,0 +1,192 @@
+"""The Transcriber: Whisper through CTranslate2, on windows no longer than the utterance needs.
+
+Whisper was trained on 30 s windows, and its encoder's cost grows with the window. Its encoder takes
+shorter ones too; down to 15 s the text stays the same, below about 10 s it begins to repeat itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import tokenizers
+from faster_whisper.feature_extractor import FeatureExtractor
+from faster_whisper.tokenizer import Tokenizer
+from numpy.typing import NDArray
+
+from pipeline.messages import INPUT_RATE_HZ, End, Plan, Start, TextDelta, Usage
+from pipeline.models.store import resolve
+from pipeline.stage import Batch, Output, Stage, StageSettings, Work
+
+__all__ = ["Whisper"]
+
+MODEL = "whisper-tiny.en"
+FRAMES_PER_S = 100
+FRAME_SAMPLES = INPUT_RATE_HZ // FRAMES_PER_S
+SHORT_FRAMES = 1500
+FULL_FRAMES = 3000
+SPARE_FRAMES = 50
+"""Silence left after the speech in a window: without it the last word is sometimes lost."""
+
+MIN_SAMPLES = INPUT_RATE_HZ // 10
+MAX_TOKENS = 224
+PROMPT_TOKENS = 112
+TOKENS_PER_S = 8
+"""No one speaks faster; a longer text is a loop."""
+
+MAX_COMPRESSION = 2.4
+"""Text that zlib shrinks more than this is a loop; the threshold is Whisper's own."""
+
+WARM_UP_S = (1.0, 20.0)
+
+
+@dataclass(slots=True)
+class _Utterance:
+    """One request: what was said so far, and whether that is all."""
+
+    start: Start
+    pieces: list[NDArray[np.int16]] = field(default_factory=list)
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """One window's transcript."""
+
+    text: str
+    tokens: int
+    avg_logprob: float
+    no_speech_prob: float
+
+
+class Whisper(Stage):
+    """`Audio` inputs (int16, 16 kHz, mono), then `End`; `TextDelta`s and `End` out.
+
+    End.meta: `seconds` of audio, `avg_logprob` (the lowest of its windows) and `no_speech_prob`
+    (the highest). options: `model`, a CTranslate2 Whisper folder; `beam_size` (1).
+    """
+
+    def __init__(self, settings: StageSettings) -> None:
+        self._settings = settings
+        self._beam_size = int(settings.options.get("beam_size", 1))
+        self._utterances: dict[str, _Utterance] = {}
+        self._model: Any = None
+        self._features: Any = None
+        self._tokens: Any = None
+
+    def load(self) -> None:
+        """Load the weights and run every window length once."""
+        named = self._settings.options.get("model", MODEL)
+        folder = Path(resolve(self._settings.home, named))
+        self._model = ctranslate2.models.Whisper(
+            str(folder),
+            device=self._settings.device,
+            compute_type="int8",
+            intra_threads=self._settings.threads,
+            inter_threads=1,
+        )
+        self._features = FeatureExtractor()
+        self._tokens = Tokenizer(
+            tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")),
+            self._model.is_multilingual,
+            task="transcribe",
+            language="en",
+        )
+        noise = np.random.default_rng(0)
+        for seconds in WARM_UP_S:
+            samples = noise.normal(0, 0.01, int(seconds * INPUT_RATE_HZ)).astype(np.float32)
+            self._hear(samples, Start("warm-up", Plan.TRANSCRIBE))
+
+    def open(self, start: Start) -> None:
+        """Wait for the audio."""
+        self._utterances[start.request_id] = _Utterance(start)
+
+    def close(self, request_id: str) -> None:
+        """Drop an utterance."""
+        self._utterances.pop(request_id, None)
+
+    def step(self, batch: Batch) -> list[Output]:
+        """Transcribe what has ended, a window of each at a time."""
+        return [output for work in batch for output in self._advance(work)]
+
+    def _advance(self, work: Work) -> list[Output]:
+        utterance = self._utterances[work.request_id]
+        for given in work.inputs:
+            if given.array is not None:
+                # The array lies in a slot that goes back after this step.
+                utterance.pieces.append(np.array(given.array, np.int16))
+            utterance.ended |= isinstance(given.message, End)
+        if not utterance.ended:
+            return []
+        return self._transcribe(work.request_id, utterance)
+
+    def _transcribe(self, request_id: str, utterance: _Utterance) -> list[Output]:
+        pieces = utterance.pieces or [np.zeros(0, np.int16)]
+        samples = np.concatenate(pieces).astype(np.float32)
+        samples /= 32768
+        window = (FULL_FRAMES - SPARE_FRAMES) * INPUT_RATE_HZ // FRAMES_PER_S
+        outputs: list[Output] = []
+        heard: list[_Heard] = []
+        for first in range(0, len(samples), window):
+            part = samples[first : first + window]
+            if len(part) < MIN_SAMPLES:
+                continue
+            heard.append(self._hear(part, utterance.start))
+            text = heard[-1].text if not first else " " + heard[-1].text
+            if text.strip():
+                outputs.append(Output(request_id, TextDelta(text)))
+        meta = {
+            "seconds": len(samples) / INPUT_RATE_HZ,
+            "avg_logprob": min((h.avg_logprob for h in heard), default=0.0),
+            "no_speech_prob": max((h.no_speech_prob for h in heard), default=1.0),
+        }
+        usage = Usage(output_tokens=sum(h.tokens for h in heard))
+        return [*outputs, Output(request_id, End(usage=usage, meta=meta))]
+
+    def _hear(self, samples: NDArray[np.float32], start: Start) -> _Heard:
+        """One window: float32 within -1 to 1, at most 30 s."""
+        seconds = len(samples) / INPUT_RATE_HZ
+        needed = int(seconds * FRAMES_PER_S) + SPARE_FRAMES
+        frames = SHORT_FRAMES if needed <= SHORT_FRAMES else FULL_FRAMES
+        features = self._features(samples, padding=frames * FRAME_SAMPLES - len(samples))
+        window = np.ascontiguousarray(features[None, :, :frames], np.float32)
+        encoded = self._model.encode(ctranslate2.StorageView.from_array(window))
+        limit = min(MAX_TOKENS, 10 + int(seconds * TOKENS_PER_S))
+        heard = self._decode(encoded, start, limit)
+        if _is_loop(heard.text):
+            heard = self._decode(encoded, start, limit, no_repeat_ngram_size=3)
+        return heard
+
+    def _decode(self, encoded: Any, start: Start, limit: int, **options: Any) -> _Heard:
+        prompt = self._prompt(start)
+        result = self._model.generate(
+            encoded,
+            [prompt],
+            beam_size=self._beam_size,
+            max_length=len(prompt) + limit,
+            return_scores=True,
+            return_no_speech_prob=True,
+            suppress_blank=True,
+            suppress_tokens=[-1],
+            **options,
+        )[0]
+        tokens = [token for token in result.sequences_ids[0] if token < self._tokens.eot]
+        logprob = result.scores[0] * len(tokens) / (len(tokens) + 1)
+        text = self._tokens.decode(tokens).strip()
+        return _Heard(text, len(tokens), float(logprob), float(result.no_speech_prob))
+
+    def _prompt(self, start: Start) -> list[int]:
+        before = []
+        if start.prompt.strip():
+            hint = self._tokens.encode(" " + start.prompt.strip())[-PROMPT_TOKENS:]
+            before = [self._tokens.sot_prev, *hint]
+        return [*before, *self._tokens.sot_sequence, self._tokens.no_timestamps]
+
+
+def _is_loop(text: str) -> bool:
+    data = text.encode()
+    return len(data) > 40 and len(data) / len(zlib.compress(data)) > MAX_COMPRESSION
