@@ -35,11 +35,8 @@ from pipeline.config import EngineConfig, StagesConfig, default_home
 ENV_PREFIX = "SORI_"
 ENV_NESTING = "__"
 
-INSTRUCTIONS = (
-    "You are Sori, a friendly voice assistant. Your words are spoken aloud, so answer in one to "
-    "three short, plain sentences, without lists, markdown or emoji. If you did not understand, "
-    "say so and ask."
-)
+INSTRUCTIONS = "You are a helpful voice assistant. Give short, correct answers in plain English."
+"""What the embedded model follows best: longer instructions confuse its 135 million parameters."""
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
