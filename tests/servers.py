@@ -13,6 +13,9 @@ from bench.server import Server, start_server
 
 Serve = Callable[..., Server]
 
+READY_TIMEOUT_S = 60.0
+"""Below the timeout of a test, so that a server that does not come up is reported by its log."""
+
 
 def scripted(**options: dict[str, Any]) -> dict[str, Any]:
     """`stages` of a server without models, each a process; options by stage name."""
@@ -32,6 +35,7 @@ def serve() -> Iterator[Serve]:
     with contextlib.ExitStack() as servers:
 
         def start(config: Mapping[str, Any] | None = None, **options: Any) -> Server:
+            options.setdefault("ready_timeout_s", READY_TIMEOUT_S)
             return servers.enter_context(start_server(config, **options))
 
         yield start
