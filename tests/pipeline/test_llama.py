@@ -1,0 +1,192 @@
+"""The embedded Thinker: what it writes, what it caches, and that it stops when told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stage_driver import StageDriver, messages
+
+from pipeline.messages import (
+    Condition,
+    End,
+    Failed,
+    Plan,
+    PromptItem,
+    Sampling,
+    Start,
+    TextDelta,
+    Tool,
+    ToolCallDelta,
+)
+from pipeline.stage import Output, StageSettings
+from pipeline.stages.llama import Llama
+from realtime.config import INSTRUCTIONS
+
+pytestmark = pytest.mark.models
+
+SYSTEM = PromptItem("system", INSTRUCTIONS)
+STORY = PromptItem("user", "Tell me a long story about a dog.")
+CAPITAL = PromptItem("user", "What is the capital of France?")
+
+
+@pytest.fixture(scope="module")
+def llama(models_home: Path) -> Iterator[StageDriver]:
+    """One slot, so that a request that does not stop is in the way of the next."""
+    stage = Llama(StageSettings(home=models_home, options={"parallel": 1}))
+    stage.load()
+    yield StageDriver(stage)
+
+
+def ask(*items: PromptItem, plan: Plan = Plan.TEXT, **sampling: object) -> Start:
+    return Start("r", plan, items=items, sampling=Sampling(**sampling))  # type: ignore[arg-type]
+
+
+def written(outputs: list[Output]) -> str:
+    return "".join(o.message.text for o in outputs if isinstance(o.message, TextDelta))
+
+
+def end_of(outputs: list[Output]) -> End:
+    ends = [m for m in messages(outputs) if isinstance(m, End | Failed)]
+    assert len(ends) == 1
+    assert isinstance(ends[0], End), ends
+    return ends[0]
+
+
+def test_it_knows_the_capital_of_france(llama: StageDriver) -> None:
+    outputs = llama.run(ask(SYSTEM, CAPITAL))
+    assert "Paris" in written(outputs)
+    end = end_of(outputs)
+    assert end.reason == "stop"
+    assert end.usage.input_tokens > 10
+    assert end.usage.output_tokens > 2
+
+
+def test_what_is_to_be_spoken_comes_as_text_and_as_condition(llama: StageDriver) -> None:
+    outputs = llama.run(ask(SYSTEM, CAPITAL, plan=Plan.SPEECH))
+    conditions = [m.text for m in messages(outputs) if isinstance(m, Condition)]
+    assert "".join(conditions) == written(outputs) != ""
+
+
+def test_a_text_comes_in_pieces_while_it_is_written(llama: StageDriver) -> None:
+    outputs = llama.run(ask(SYSTEM, STORY, max_tokens=30))
+    assert sum(isinstance(message, TextDelta) for message in messages(outputs)) > 5
+    assert end_of(outputs).reason == "length"
+
+
+def test_the_next_turn_of_a_session_finds_its_prefix_cached(llama: StageDriver) -> None:
+    first = [SYSTEM, STORY]
+    outputs = llama.run(ask(*first, max_tokens=20))
+    llama.run(ask(*first, PromptItem("assistant", written(outputs)), CAPITAL, max_tokens=5))
+    again = llama.run(ask(*first, PromptItem("assistant", written(outputs)), CAPITAL))
+    usage = end_of(again).usage
+    assert usage.cached_tokens >= usage.input_tokens - 2
+
+
+def test_a_request_that_is_closed_gives_its_slot_to_the_next(llama: StageDriver) -> None:
+    stream = llama.stream(ask(SYSTEM, STORY, max_tokens=1500))
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert "Paris" in written(llama.run(ask(SYSTEM, CAPITAL)))
+
+
+def test_a_request_closed_while_it_waits_never_runs(llama: StageDriver) -> None:
+    running = llama.stream(ask(SYSTEM, STORY, max_tokens=1500))
+    next(running)
+    llama.stage.open(Start("waiting", Plan.TEXT, items=(SYSTEM, STORY)))
+    llama.stage.close("waiting")
+    llama.stage.close("waiting")
+    running.close()  # type: ignore[attr-defined]
+    assert "Paris" in written(llama.run(ask(SYSTEM, CAPITAL)))
+
+
+def test_a_seed_makes_warm_sampling_repeatable(llama: StageDriver) -> None:
+    start = ask(SYSTEM, STORY, temperature=1.0, seed=7, max_tokens=20)
+    assert written(llama.run(start)) == written(llama.run(start))
+
+
+def test_a_stop_string_ends_the_text_before_it(llama: StageDriver) -> None:
+    text = written(llama.run(ask(SYSTEM, CAPITAL, stop=("Paris",))))
+    assert "France" in text
+    assert "Paris" not in text
+
+
+def test_text_is_never_cut_inside_a_character(llama: StageDriver) -> None:
+    start = ask(PromptItem("user", "Repeat after me: 안녕하세요 🎉 café"), max_tokens=30)
+    for message in messages(llama.run(start)):
+        if isinstance(message, TextDelta):
+            assert "\ufffd" not in message.text
+
+
+def test_a_schema_is_kept_to(llama: StageDriver) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 20}, "large": {"type": "boolean"}},
+        "required": ["city", "large"],
+    }
+    value = json.loads(written(llama.run(ask(SYSTEM, CAPITAL, json_schema=schema))))
+    assert isinstance(value["city"], str)
+    assert isinstance(value["large"], bool)
+
+
+def test_a_required_call_streams_valid_arguments(llama: StageDriver) -> None:
+    parameters = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 20}},
+        "required": ["city"],
+    }
+    start = Start(
+        "r",
+        Plan.SPEECH,
+        items=(SYSTEM, PromptItem("user", "What is the weather in Paris?")),
+        tools=(Tool("get_weather", "The weather", parameters), Tool("get_time", "", parameters)),
+        tool_choice="get_weather",
+    )
+    outputs = llama.run(start)
+    deltas = [m for m in messages(outputs) if isinstance(m, ToolCallDelta)]
+    assert {delta.name for delta in deltas} == {"get_weather"}
+    assert isinstance(json.loads("".join(delta.arguments for delta in deltas))["city"], str)
+    assert end_of(outputs).reason == "tool_calls"
+    assert written(outputs) == ""
+
+
+def test_a_conversation_that_is_too_long_loses_its_oldest_turns(llama: StageDriver) -> None:
+    turns = [PromptItem("user", "alpha beta " * 60), PromptItem("assistant", "ok " * 20)] * 20
+    outputs = llama.run(ask(SYSTEM, *turns, CAPITAL, max_tokens=10))
+    assert end_of(outputs).usage.input_tokens < 2048
+
+
+def test_a_message_that_is_too_long_by_itself_is_refused(llama: StageDriver) -> None:
+    failed = messages(llama.run(ask(SYSTEM, PromptItem("user", "alpha beta " * 3000))))[-1]
+    assert isinstance(failed, Failed)
+    assert failed.code == "context_length_exceeded"
+
+
+def test_a_schema_that_is_none_fails_its_request_alone(llama: StageDriver) -> None:
+    failed = messages(llama.run(ask(SYSTEM, CAPITAL, json_schema={"type": "foo"})))[-1]
+    assert isinstance(failed, Failed)
+    assert "Paris" in written(llama.run(ask(SYSTEM, CAPITAL)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="needs Linux's /proc")
+def test_it_opens_no_port(models_home: Path) -> None:
+    code = (
+        "import os, sys\nfrom pathlib import Path\n"
+        "from pipeline.stage import StageSettings\nfrom pipeline.stages.llama import Llama\n"
+        "stage = Llama(StageSettings(home=Path(sys.argv[1])))\nstage.load()\n"
+        "own = {os.readlink(f'/proc/self/fd/{fd}') for fd in os.listdir('/proc/self/fd')"
+        " if os.path.islink(f'/proc/self/fd/{fd}')}\n"
+        "rows = [line.split() for name in ('tcp', 'tcp6')"
+        " for line in open(f'/proc/self/net/{name}').readlines()[1:]]\n"
+        "print(sum(f'socket:[{row[9]}]' in own for row in rows), flush=True)\nos._exit(0)\n"
+    )
+    arguments = [sys.executable, "-c", code, str(models_home)]
+    ran = subprocess.run(
+        arguments, capture_output=True, text=True, check=True, env={**os.environ}, timeout=100
+    )
+    assert ran.stdout.split() == ["0"]
