@@ -1,4 +1,4 @@
-"""What waits to be written to a client: bounded in bytes, so that one who never reads is noticed."""
+"""What waits to be written to a client: bounded in bytes, so that a slow reader is noticed."""
 
 from __future__ import annotations
 

@@ -55,7 +55,10 @@ class Listener(Protocol):
 
 
 class Reply:
-    """Runs one request to its end. Cancelling `run` stops it, and nothing more is sent."""
+    """Runs one request to its end. Cancelling `run` stops it, and nothing more is sent.
+
+    Times of the record are from `zero_s`, on `clock`; points: what happened before.
+    """
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class Reply:
         lead_ms: int,
         clock: Clock,
         zero_s: float,
+        points: Mapping[str, float] | None = None,
         on_underrun: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
@@ -80,6 +84,8 @@ class Reply:
         self._pacer = Pacer(self._playhead, clock)
         self._queue: asyncio.Queue[Alignment | Audio | None] = asyncio.Queue(QUEUED_CHUNKS)
         self._timings_ms: dict[str, int] = {}
+        for name, at_s in (points or {}).items():
+            self._note(name, at_s)
 
     async def run(self) -> None:
         """Everything from submit to the last payload; then the timings and the end.

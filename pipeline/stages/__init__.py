@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
+from pipeline.config import StageConfig
+from pipeline.models.catalog import MODELS
 from pipeline.stage import Stage, StageSettings
 
-__all__ = ["STAGES", "StageKind", "create_stage"]
+__all__ = ["STAGES", "StageKind", "create_stage", "models_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +22,18 @@ class StageKind:
 
     path: `module:class`, imported in the worker.
     slot_nbytes: size of one slot of the stage's output pool; 0 when its payloads are always inline.
-    hears: the stage takes audio items itself, so no transcript is needed before it starts.
+    model: the model of the store that it loads unless its options name another.
     """
 
     path: str
     slot_nbytes: int = 0
-    hears: bool = False
+    model: str = ""
 
 
 STAGES: dict[str, StageKind] = {
-    "silero": StageKind("pipeline.stages.silero:Silero"),
-    "whisper": StageKind("pipeline.stages.whisper:Whisper"),
-    "llama": StageKind("pipeline.stages.llama:Llama"),
+    "silero": StageKind("pipeline.stages.silero:Silero", model="silero-vad"),
+    "whisper": StageKind("pipeline.stages.whisper:Whisper", model="whisper-tiny.en"),
+    "llama": StageKind("pipeline.stages.llama:Llama", model="smollm2-135m-instruct"),
     # 80 frames of 5 x 601 + 1 float32 values are one second of speech.
     "hibari_talker": StageKind(
         "pipeline.stages.hibari_talker:HibariTalker", slot_nbytes=80 * 3006 * 4
@@ -48,6 +50,15 @@ STAGES: dict[str, StageKind] = {
         "pipeline.stages.scripted:ScriptedVoiceBox", slot_nbytes=24_000 * 2
     ),
 }
+
+
+def models_of(stage: StageConfig) -> list[str]:
+    """Models of the store that the stage needs; none if its options name a file instead."""
+    kind = STAGES.get(stage.kind)
+    if kind is None or not kind.model:
+        return []
+    named = str(stage.options.get("model", kind.model))
+    return [named] if named in MODELS else []
 
 
 def create_stage(kind: str, settings: StageSettings) -> Stage:

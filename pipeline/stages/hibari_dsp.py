@@ -282,7 +282,8 @@ class _Warp:
         if self._tilt.any():
             lh = lh + self._tilt
         if self._breath:
-            lr = lr + self._breath * (rows[:, -1:] > _VOICED_HZ)
+            voiced = rows[:, -1:] > _VOICED_HZ
+            lr = lr + self._breath * voiced.astype(np.float32)
         return lh, theta, ln, lr, phi
 
     def _blend(self, part: Floats) -> Floats:

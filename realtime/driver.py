@@ -1,0 +1,284 @@
+"""Where a Session meets the world: codecs, ears and engine.
+
+The Session only decides. Here its commands are run, what comes back is handed to it, and the events
+it answers with go to the socket. Every fault of a request becomes a `Failed` in one place, so that
+the Session ends each response exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audio.codecs import CodecError
+from audio.formats import AudioFormat
+from pipeline.messages import (
+    Alignment,
+    End,
+    Failed,
+    PipelineMessage,
+    Speech,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+)
+from realtime.commands import (
+    Abort,
+    Command,
+    ResetEars,
+    SetInputFormat,
+    StartReply,
+    Transcribe,
+)
+from realtime.config import Config
+from realtime.ears import Ears
+from realtime.errors import ClientError
+from realtime.pacing import Clock
+from realtime.protocol import InputAudioBufferAppend, dump_event, parse_event
+from realtime.protocol.config import Audio, AudioOutput, SessionConfig
+from realtime.reply import Reply
+from realtime.service import Service
+from realtime.session import Session, SessionSettings
+from realtime.transcoding import MicrophoneDecoder, ReplyEncoder
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+OFF_LOOP_CHARS = 256 * 1024
+"""Frames longer than this are parsed and decoded in a thread."""
+
+VOICED = 0.5
+"""Probability from which a window counts as voice in the timing record."""
+
+
+class Driver:
+    """Runs one session. `tasks` is its connection's group, which ends all of them with it."""
+
+    def __init__(
+        self,
+        service: Service,
+        tasks: asyncio.TaskGroup,
+        send: Callable[[str], None],
+        *,
+        model: str | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._service = service
+        self._config = service.config
+        self._engine = service.engine
+        self._tasks = tasks
+        self._send = send
+        self._clock = clock
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._session = Session(new_settings(service.config, model))
+        self._microphone = MicrophoneDecoder(AudioFormat())
+        self._turn_s: dict[str, float] = {}  # points of the user's turn, for the timing record
+        self._ears = Ears(self._engine, self._session.id, self._hear)
+        self._flush()
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop everything this session has asked for."""
+        self._session.close()
+        self._ears.close()
+        for request_id in list(self._running):
+            self._abort(request_id)
+
+    # -- from the client -------------------------------------------------------------------------
+
+    async def receive(self, text: str) -> None:
+        """Take one frame. Whatever is wrong with it is answered, and changes nothing."""
+        try:
+            event = await _off_loop_if_long(text, lambda: parse_event(text))
+            if isinstance(event, InputAudioBufferAppend):
+                await self._append(event)
+            else:
+                self._session.receive_client(event)
+        except ClientError as error:
+            self._session.receive_error(error)
+        self._flush()
+
+    def refuse_binary(self) -> None:
+        """Answer a binary frame."""
+        message = "Binary frames are not part of this protocol; send JSON text frames."
+        self._session.receive_error(ClientError("invalid_event", message))
+        self._flush()
+
+    async def _append(self, event: InputAudioBufferAppend) -> None:
+        """Decode, then buffer and hear: the Session counts samples before the ears report them."""
+        samples = await _off_loop_if_long(event.audio, lambda: self._decode(event))
+        self._session.receive_audio(samples, event.event_id)
+        if self._session.listening:
+            self._ears.feed(samples)
+        else:
+            self._ears.skip(len(samples))
+
+    def _decode(self, event: InputAudioBufferAppend) -> NDArray[np.int16]:
+        limit = self._config.max_append_bytes
+        if len(event.audio) * 3 // 4 > limit + 2:
+            message = f"Invalid 'audio'. An append holds at most {limit} bytes."
+            raise ClientError("invalid_value", message, "audio", event.event_id)
+        try:
+            return self._microphone.decode(base64.b64decode(event.audio, validate=True))
+        except binascii.Error as error:
+            raise self._session.invalid_audio(event.event_id) from error
+        except CodecError as error:
+            message = f"Invalid 'audio'. {error}"
+            raise ClientError("invalid_value", message, "audio", event.event_id) from error
+
+    # -- to the client ---------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Send what the Session has to say and run what it wants done."""
+        for event in self._session.events_to_send():
+            self._send(dump_event(event))
+        for command in self._session.commands_to_run():
+            self._run(command)
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def _run(self, command: Command) -> None:
+        match command:
+            case Transcribe(start=start):
+                self._turn_s["turn_end"] = self._clock()
+                self._spawn(start, self._transcribe(command), self._take_transcript)
+            case StartReply(start=start):
+                self._spawn(start, self._reply(command), self.receive_message)
+            case Abort(request_id=request_id):
+                self._abort(request_id)
+            case ResetEars():
+                self._ears.reset()
+            case SetInputFormat(format=name, rate_hz=rate_hz):
+                self._microphone = MicrophoneDecoder(AudioFormat(name, rate_hz))
+
+    def _spawn(
+        self,
+        start: Start,
+        work: Coroutine[Any, Any, None],
+        receive: Callable[[Start, PipelineMessage], None],
+    ) -> None:
+        request_id = start.request_id
+        task = self._tasks.create_task(self._contain(start, work, receive), name=request_id)
+        self._running[request_id] = task
+        task.add_done_callback(lambda _: self._running.pop(request_id, None))
+
+    async def _contain(
+        self,
+        start: Start,
+        work: Coroutine[Any, Any, None],
+        receive: Callable[[Start, PipelineMessage], None],
+    ) -> None:
+        """Run a request's work; whatever it raises is the request's failure and no one else's."""
+        try:
+            await work
+        except Exception:
+            logger.exception("request %s failed", start.request_id)
+            receive(start, Failed("server_error", "The server had an error while replying."))
+
+    def _abort(self, request_id: str) -> None:
+        self._engine.abort(request_id)
+        if (task := self._running.pop(request_id, None)) is not None:
+            task.cancel()
+
+    # -- hearing ---------------------------------------------------------------------------------
+
+    def _hear(self, speech: Speech) -> None:
+        if speech.probability >= VOICED:
+            self._turn_s = {"voice_end": self._clock()}
+        self._session.receive_speech(speech)
+        self._flush()
+
+    async def _transcribe(self, command: Transcribe) -> None:
+        decoder = MicrophoneDecoder(AudioFormat(command.format, command.rate_hz))
+        try:
+            samples = decoder.decode(command.pcm)
+        except CodecError as error:
+            self._take_transcript(command.start, Failed("invalid_audio", str(error)))
+            return
+        async with aclosing(self._engine.submit(command.start, samples)) as messages:
+            async for message in messages:
+                self._take_transcript(command.start, message)
+
+    def _take_transcript(self, start: Start, message: PipelineMessage) -> None:
+        if isinstance(message, End):
+            self._turn_s["transcript"] = self._clock()
+        if isinstance(message, TextDelta | End | Failed):
+            self._session.receive_transcript(start.request_id, message)
+            self._flush()
+
+    # -- replying --------------------------------------------------------------------------------
+
+    async def _reply(self, command: StartReply) -> None:
+        now_s = self._clock()
+        points, self._turn_s = self._turn_s, {}
+        await Reply(
+            self._engine,
+            command.start,
+            ReplyEncoder(AudioFormat(command.format, command.rate_hz)),
+            self,
+            lead_ms=self._config.pacing_lead_ms,
+            clock=self._clock,
+            zero_s=min(points.values(), default=now_s),
+            points={**points, "reply_start": now_s},
+            on_underrun=self._service.metrics.underruns.inc,
+        ).run()
+
+    def receive_message(self, start: Start, message: PipelineMessage) -> None:
+        """A reply's text, calls and alignment, and last its End or Failed."""
+        if isinstance(message, TextDelta | ToolCallDelta | Alignment | End | Failed):
+            self._session.receive_reply(start.request_id, start.generation, message)
+            self._flush()
+
+    def receive_audio(self, start: Start, payload: bytes, samples: int) -> None:
+        """A payload of a reply that is due now, and how many 24 kHz samples it holds."""
+        self._session.receive_reply_audio(start.request_id, start.generation, [payload], samples)
+        self._flush()
+
+    def receive_timings(self, start: Start, timings_ms: Mapping[str, int]) -> None:
+        """A reply's timing record, just before its end."""
+        self._session.receive_timings(start.request_id, dict(timings_ms))
+        logger.info("reply %s: %s", start.request_id, dict(timings_ms))
+
+
+def new_settings(config: Config, model: str | None) -> SessionSettings:
+    """A fresh session under this configuration."""
+    session = SessionConfig(
+        model=model or config.model,
+        instructions=config.instructions,
+        audio=Audio(output=AudioOutput(voice=config.voice)),
+    )
+    return SessionSettings(
+        session_id=new_id("sess"),
+        new_id=new_id,
+        config=session,
+        expires_at=int(time.time() + config.max_session_s),
+        max_buffer_s=config.max_buffer_s,
+    )
+
+
+def new_id(prefix: str) -> str:
+    """An id nobody can guess, short enough for clients that cut them at 32 characters."""
+    return f"{prefix}_{secrets.token_hex(10)}"
+
+
+async def _off_loop_if_long(text: str, work: Callable[[], Result]) -> Result:
+    return await asyncio.to_thread(work) if len(text) > OFF_LOOP_CHARS else work()

@@ -1,0 +1,142 @@
+"""`sori serve`: bind the port, run uvicorn in this process, end cleanly on a signal.
+
+One process and one event loop: sessions live in memory, so a second worker or a reload could not
+share them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import sys
+from types import FrameType
+from typing import cast
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from realtime.app import create_app
+from realtime.config import Config
+from realtime.service import Phase, Service
+
+logger = logging.getLogger(__name__)
+
+PING_S = 20.0
+CLOSE_GRACE_S = 5.0
+
+
+class BindError(Exception):
+    """The address cannot be listened on. The message names it."""
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket, which drops a peer that does not read when its session has ended.
+
+    Closing flushes first, and would wait for ever for a client that has stopped reading.
+    """
+
+    async def run_asgi(self) -> None:
+        """Run the application, and give the peer a moment to take the rest."""
+        await super().run_asgi()
+        self.loop.call_later(CLOSE_GRACE_S, self.transport.abort)
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server for which a signal is an ordinary end, with exit code 0."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Ask for a graceful end; a second signal does not skip freeing the engine."""
+        self.should_exit = True
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take the address, so that a port in use is known before anything is loaded.
+
+    Raises BindError.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise BindError(f"cannot resolve host {host!r}: {error.strerror}") from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise BindError(
+                f"{host}:{port} is in use by another program; choose another with --port"
+            ) from error
+        raise BindError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def run(config: Config, listener: socket.socket) -> int:
+    """Serve on a bound socket until a signal. Returns the exit code."""
+    set_up_logging(config.log_level)
+    return asyncio.run(_serve(config, create_app(config), listener))
+
+
+def set_up_logging(level: str) -> None:
+    """Our own lines on stderr; uvicorn's only when something is wrong."""
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    for name in ("uvicorn", "uvicorn.error", "websockets"):
+        logging.getLogger(name).setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+
+
+def make_server(config: Config, app: FastAPI) -> Server:
+    """uvicorn with the limits of the configuration."""
+    return Server(
+        uvicorn.Config(
+            app,
+            workers=1,
+            ws=SocketProtocol,
+            ws_max_size=config.ws_max_size,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PING_S,
+            # Base64 of audio hardly shrinks, and deflating it costs the loop.
+            ws_per_message_deflate=False,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_graceful_shutdown=config.shutdown_timeout_s,
+            ssl_certfile=config.tls_cert,
+            ssl_keyfile=config.tls_key,
+        )
+    )
+
+
+async def _serve(config: Config, app: FastAPI, listener: socket.socket) -> int:
+    service = cast(Service, app.state.service)
+    server = make_server(config, app)
+    scheme = "https" if config.tls_cert else "http"
+    host, port = listener.getsockname()[:2]
+    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(server.serve(sockets=[listener]))
+        _say(f"sori: loading the models; {url}/ready tells when they are there")
+        settled = tasks.create_task(service.settled.wait())
+        await asyncio.wait([serving, settled], return_when=asyncio.FIRST_COMPLETED)
+        settled.cancel()
+        if service.phase is Phase.READY:
+            _say(f"sori: ready. Open {url} and say something. (Ctrl-C ends it)")
+        failed = service.phase is Phase.FAILED
+        if failed:
+            _say(f"sori: cannot start: {service.failure}")
+            server.should_exit = True
+    return 1 if failed else 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()

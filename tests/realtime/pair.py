@@ -1,0 +1,221 @@
+"""A client and a Session back to back: what the one sends the other answers, without a socket.
+
+Every event that the Session sends is checked against the strict types of the official Python client
+(but for the extensions it cannot know) and for what must hold of any sequence.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from openai.types.realtime import RealtimeServerEvent
+from pydantic import TypeAdapter
+
+from pipeline.messages import Alignment, End, Failed, Speech, TextDelta, ToolCallDelta, Usage
+from realtime.commands import Command, StartReply, Transcribe
+from realtime.errors import ClientError
+from realtime.protocol import dump_event, parse_event
+from realtime.protocol.config import SessionConfig
+from realtime.protocol.server import server_events
+from realtime.session import Session, SessionSettings
+
+Wanted = TypeVar("Wanted")
+Event = dict[str, Any]
+
+WINDOW = 512
+official_events: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
+
+
+class Pair:
+    """`log` holds every event as the client reads it, `commands` every command."""
+
+    def __init__(self, **settings: Any) -> None:
+        numbers = itertools.count(1)
+        self.log: list[Event] = []
+        self.commands: list[Command] = []
+        self._taken = 0
+        self.received = 0
+        settings.setdefault("config", SessionConfig(instructions="Be kind."))
+        self.session = Session(
+            SessionSettings(
+                session_id="sess_pair", new_id=lambda kind: f"{kind}_s{next(numbers)}", **settings
+            )
+        )
+        self._drain()
+
+    # -- what the client does --------------------------------------------------------------------
+
+    def send(self, event: Mapping[str, Any] | str | bytes) -> list[Event]:
+        """One frame, and the events that answer it."""
+        before = len(self.log)
+        try:
+            self.session.receive_client(parse_event(event))
+        except ClientError as error:
+            self.session.receive_error(error)
+        self._drain()
+        return self.log[before:]
+
+    def update(self, **session: Any) -> list[Event]:
+        return self.send({"type": "session.update", "session": {"type": "realtime", **session}})
+
+    def hear(self, probability: float, ms: int) -> list[Event]:
+        """Microphone audio of which the ears say that it is speech with this probability."""
+        before = len(self.log)
+        for _ in range(ms * 16 // WINDOW):
+            self.append(WINDOW)
+            self.session.receive_speech(Speech(probability, self.received))
+            self._drain()
+        return self.log[before:]
+
+    def append(self, samples: int) -> list[Event]:
+        """Microphone audio that no ear listens to."""
+        before = len(self.log)
+        self.session.receive_audio(np.full(samples, 7, np.int16))
+        self.received += samples
+        self._drain()
+        return self.log[before:]
+
+    def say(self, words: str) -> list[Event]:
+        """A whole turn, spoken and transcribed."""
+        before = len(self.log)
+        self.hear(0.0, 640)
+        self.hear(0.9, 640)
+        self.hear(0.0, 640)
+        self.transcribe(words)
+        return self.log[before:]
+
+    def write(self, text: str, **item: Any) -> list[Event]:
+        content = [{"type": "input_text", "text": text}]
+        message = {"type": "message", "role": "user", "content": content, **item}
+        return self.send({"type": "conversation.item.create", "item": message})
+
+    # -- what the engine does --------------------------------------------------------------------
+
+    def last(self, kind: type[Wanted]) -> Wanted:
+        return next(one for one in reversed(self.commands) if isinstance(one, kind))
+
+    def all(self, kind: type[Wanted]) -> list[Wanted]:
+        return [one for one in self.commands if isinstance(one, kind)]
+
+    def transcribe(self, *words: str, failure: Failed | None = None) -> list[Event]:
+        """The Transcriber answers the last command."""
+        before = len(self.log)
+        request_id = self.last(Transcribe).start.request_id
+        for word in words:
+            self.session.receive_transcript(request_id, TextDelta(word))
+        self.session.receive_transcript(request_id, failure or End())
+        self._drain()
+        return self.log[before:]
+
+    def reply(
+        self, *messages: TextDelta | ToolCallDelta | Alignment | End | Failed | int
+    ) -> list[Event]:
+        """The cascade answers the last command; a number is that many samples of audio."""
+        return self.reply_to(self.last(StartReply), *messages)
+
+    def reply_to(
+        self,
+        command: StartReply,
+        *messages: TextDelta | ToolCallDelta | Alignment | End | Failed | int,
+    ) -> list[Event]:
+        before = len(self.log)
+        request_id, generation = command.start.request_id, command.start.generation
+        for message in messages:
+            if isinstance(message, int):
+                self.session.receive_reply_audio(request_id, generation, [b"\1\2\3\4"], message)
+            else:
+                self.session.receive_reply(request_id, generation, message)
+        self._drain()
+        return self.log[before:]
+
+    def answer(self, text: str, samples: int = 24_000) -> list[Event]:
+        """A whole spoken reply, of one word a token."""
+        words = tuple(TextDelta(piece) for piece in _words(text))
+        spans = _spans(text, samples)
+        return self.reply(
+            *words, Alignment(spans), samples, End(usage=Usage(10, len(words), 4))
+        )
+
+    # -- what holds of any sequence --------------------------------------------------------------
+
+    def _drain(self) -> None:
+        for event in self.session.events_to_send():
+            frame = dump_event(event)
+            assert server_events.validate_json(frame) == event
+            document = json.loads(frame)
+            check_official(document)
+            self.log.append(document)
+        self.commands += self.session.commands_to_run()
+
+    def check(self) -> None:
+        """Ids are new, each response and item is created before it is done, and done once."""
+        ids = Counter(event["event_id"] for event in self.log)
+        assert max(ids.values()) == 1
+        created = [one["response"]["id"] for one in self.of("response.created")]
+        done = [one["response"]["id"] for one in self.of("response.done")]
+        assert len(set(created)) == len(created)
+        assert len(set(done)) == len(done)
+        assert set(done) <= set(created)
+        open_responses: set[str] = set()
+        known_items: set[str] = set()
+        for event in self.log:
+            self._follow(event, open_responses, known_items)
+
+    def _follow(self, event: Event, open_responses: set[str], items: set[str]) -> None:
+        kind = event["type"]
+        if kind == "response.created":
+            open_responses.add(event["response"]["id"])
+        elif kind == "response.done":
+            open_responses.remove(event["response"]["id"])
+        elif kind.startswith("response."):
+            assert event["response_id"] in open_responses, event
+            if kind == "response.output_item.added":
+                items.add(event["item"]["id"])
+            else:
+                assert event.get("item_id", event.get("item", {}).get("id")) in items, event
+        elif kind == "conversation.item.added":
+            assert event["previous_item_id"] is None or event["previous_item_id"] in items, event
+            items.add(event["item"]["id"])
+        elif kind.startswith("conversation.item."):
+            assert event.get("item_id", event.get("item", {}).get("id")) in items, event
+
+    def of(self, kind: str) -> list[Event]:
+        return [event for event in self.log if event["type"] == kind]
+
+
+def check_official(document: Event) -> None:
+    """The official client's strict union takes this event."""
+    if '"audio/opus"' in (text := json.dumps(document)):
+        # An extension of ours: the rest of the event is checked with a format it knows.
+        document = json.loads(text.replace('"audio/opus"', '"audio/pcmu"'))
+    official_events.validate_python(document)
+
+
+def kinds(events: Sequence[Event]) -> list[str]:
+    """The events' types, with runs of the same delta as one."""
+    found: list[str] = []
+    for event in events:
+        if not (found and found[-1] == event["type"] and event["type"].endswith(".delta")):
+            found.append(event["type"])
+    return found
+
+
+def _words(text: str) -> list[str]:
+    first, *others = text.split(" ")
+    return [first, *(f" {word}" for word in others)]
+
+
+def _spans(text: str, samples: int) -> tuple[tuple[int, int, int], ...]:
+    """Each word as long as the next one."""
+    words = _words(text)
+    ends = list(itertools.accumulate(len(word) for word in words))
+    starts = [0, *(end + 1 for end in ends[:-1])]
+    return tuple(
+        (start, end, samples * (index + 1) // len(words))
+        for index, (start, end) in enumerate(zip(starts, ends, strict=True))
+    )
