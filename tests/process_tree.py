@@ -11,30 +11,32 @@ SHM = Path("/dev/shm")
 POLL_S = 0.02
 
 
-def processes_of(session: int) -> dict[int, str]:
-    """Command line by id of every living process of a session, orphans included.
-
-    A server started by `bench.server` leads a session, which its workers never leave.
-    """
-    found: dict[int, str] = {}
+def processes() -> dict[int, tuple[int, str]]:
+    """Parent and command line of every living process, by its id."""
+    found: dict[int, tuple[int, str]] = {}
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
             continue
         try:
             # The name in parentheses may hold anything; what follows it is fixed.
-            state, _, _, sid = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue  # gone meanwhile
-        if int(sid) == session and state != "Z":
-            found[int(entry.name)] = command
+        if state != "Z":
+            found[int(entry.name)] = (int(parent), command)
     return found
 
 
-def workers_of(session: int) -> dict[int, str]:
-    """The processes of a session without its leader."""
-    found = processes_of(session)
-    found.pop(session, None)
+def workers_of(server: int) -> dict[int, str]:
+    """Command lines of a process's children and theirs, by id."""
+    everything = processes()
+    found: dict[int, str] = {}
+    parents = {server}
+    while parents:
+        children = {pid for pid, (parent, _) in everything.items() if parent in parents}
+        found |= {pid: everything[pid][1] for pid in children}
+        parents = children
     return found
 
 
