@@ -35,7 +35,9 @@ from pipeline.config import EngineConfig, StagesConfig, default_home
 ENV_PREFIX = "SORI_"
 ENV_NESTING = "__"
 
-INSTRUCTIONS = "You are a helpful voice assistant. Give short, correct answers in plain English."
+INSTRUCTIONS = (
+    "You are a helpful voice assistant. Talk with the user in short, plain English sentences."
+)
 """What the embedded model follows best: longer instructions confuse its 135 million parameters."""
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})

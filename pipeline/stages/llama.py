@@ -45,8 +45,9 @@ MAX_TOKENS = 150  # of a spoken reply, if the client sets no limit
 PREFILL_TOKENS = 64
 """Tokens of a prompt that are computed at once: a cancelled request stops after at most these."""
 
-SAMPLING = {"temperature": 0.0}
-"""Greedy: a model this small is right about facts only in its first guess."""
+SAMPLING = {"temperature": 0.0, "dry_multiplier": 0.8, "dry_allowed_length": 4}
+"""Greedy, since a model this small is right about facts only in its first guess; and what it has
+just said for four tokens it may not go on repeating, or it would repeat it for ever."""
 
 
 @dataclass(slots=True)
