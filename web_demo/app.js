@@ -88,8 +88,8 @@ class Conversation {
   async start() {
     enter("connecting");
     await this.context.resume();
-    await this.player.open();
     await serverIsReady(this.over.signal, (why) => enter("connecting", `Waking up: ${why} …`));
+    await this.player.open();
     this.opus = await isOpusSupported();
     this.encoder = this.opus
       ? new OpusEncoder((packet) => this.client.append(packet), (error) => this.fail(error.message))
