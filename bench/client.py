@@ -220,9 +220,12 @@ class RealtimeClient:
         *,
         response: Mapping[str, Any] | None = None,
         deadline_s: float = 60.0,
-        until_played: bool = False,
+        until: Condition | None = None,
     ) -> Turn:
-        """A text turn: add the user's message, ask for a response, wait for all of it."""
+        """A text turn: add the user's message, ask for a response, wait for all of it.
+
+        until: wait for this instead, of the turn's events.
+        """
         since = len(self.events)
         content = [{"type": "input_text", "text": text}]
         item = {"type": "message", "role": "user", "content": content}
@@ -234,19 +237,22 @@ class RealtimeClient:
             asked_at_s = time.monotonic()
             create = {"type": "response.create"} | ({"response": response} if response else {})
             await self.send(create)
-            await self.wait_for("response.done", deadline_s, since)
+            enough = until or _is_done
+            await self.wait_until(lambda events: enough(events[since:]), deadline_s, "reply")
         except (Late, Gone) as error:
             failure = str(error)
         turn = read_turn(text, asked_at_s, self.events[since:], self.wire.receive_rate_hz)
         turn.failure = failure
-        if until_played and failure is None:
-            await self._listen_to_the_end(turn)
         return turn
 
     async def _listen_to_the_end(self, turn: Turn) -> None:
         ends = [reply.played_at_s for reply in turn.replies]
         last_s = max((end for end in ends if end is not None), default=0.0)
         await asyncio.sleep(max(0.0, last_s - time.monotonic()))
+
+
+def _is_done(events: list[Received]) -> bool:
+    return any(got.type == "response.done" for got in events)
 
 
 def _is_answered(events: list[Received], transcription: bool) -> bool:

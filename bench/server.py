@@ -136,6 +136,11 @@ def start_server(
             server.stop()
 
 
+def end_on_sigterm() -> None:
+    """Make SIGTERM unwind this process, so that the servers it has started are stopped too."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
 def free_port() -> int:
     """A port of loopback that nothing listens on now."""
     with socket.socket() as probe:

@@ -19,7 +19,7 @@ from bench.client import APPEND_MS, Gone, Late, RealtimeClient, open_client
 from bench.clips import DEFAULT_FOLDER, Clip, ClipsError, load_clips
 from bench.machine import describe_machine
 from bench.report import Summary, print_report, render_table, summaries_json, summarise
-from bench.server import ServerError, start_server
+from bench.server import ServerError, end_on_sigterm, start_server
 from bench.turn import Turn, milliseconds
 from bench.wire import WIRES
 
@@ -73,6 +73,7 @@ def _server(arguments: argparse.Namespace) -> Iterator[str]:
     if arguments.url:
         yield arguments.url
         return
+    end_on_sigterm()
     print("starting a server …", file=sys.stderr)
     with start_server(arguments.config) as server:
         yield server.realtime_url

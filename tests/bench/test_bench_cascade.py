@@ -25,6 +25,14 @@ async def test_replies_of_one_sentence_are_not_compared() -> None:
     assert first_audio_ms(turns["streamed"][0]) is None
 
 
+async def test_a_reply_is_left_as_soon_as_it_can_be_heard() -> None:
+    endless = Behaviour(pieces=40, gap_before_last_s=1.0)
+    with realtime_double(endless) as url:
+        turns = await ask_all({"streamed": url}, PROMPTS[:1])
+    assert "response.done" not in turns["streamed"][0].types()
+    assert first_audio_ms(turns["streamed"][0]) is not None
+
+
 @pytest.mark.parametrize("missing", ["streamed", "sequential"])
 def test_without_both_there_is_no_ratio(missing: str) -> None:
     rows = {"streamed": summarise([100.0]), "sequential": summarise([200.0])}
