@@ -243,7 +243,8 @@ class Engine:
         """
         if start.request_id in self._requests:
             raise ValueError(f"request {start.request_id!r} is running already")
-        playhead = Playhead(paced=paced)
+        # Stage after stage, all is made before any is heard: there is no playhead to wait for.
+        playhead = Playhead(paced=paced and self.config.cascade == "streamed")
         work: Coroutine[Any, Any, None]
         if start.plan is Plan.TRANSCRIBE:
             outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
