@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import logging
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from audio.codecs import CodecError
 from audio.formats import AudioFormat
+from audio.libopus import OpusUnavailable
 from pipeline.messages import (
     Alignment,
     End,
@@ -45,8 +46,9 @@ from realtime.config import Config
 from realtime.ears import Ears
 from realtime.errors import ClientError
 from realtime.pacing import Clock
-from realtime.protocol import InputAudioBufferAppend, dump_event, parse_event
+from realtime.protocol import InputAudioBufferAppend, ServerEvent, dump_event, parse_event
 from realtime.protocol.config import Audio, AudioOutput, SessionConfig
+from realtime.protocol.server import Error, ResponseDone
 from realtime.reply import Reply
 from realtime.service import Service
 from realtime.session import Session, SessionSettings
@@ -83,7 +85,8 @@ class Driver:
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
         self._session = Session(new_settings(service.config, model))
-        self._microphone = MicrophoneDecoder(AudioFormat())
+        self._input_format = AudioFormat()
+        self._microphone: MicrophoneDecoder | None = None  # made with the first append
         self._turn_s: dict[str, float] = {}  # points of the user's turn, for the timing record
         self._ears = Ears(self._engine, self._session.id, self._hear)
         self._flush()
@@ -126,7 +129,8 @@ class Driver:
     async def _append(self, event: InputAudioBufferAppend) -> None:
         """Decode, then buffer and hear: the Session counts samples before the ears report them."""
         samples = await _off_loop_if_long(event.audio, lambda: self._decode(event))
-        self._session.receive_audio(samples, event.event_id)
+        if not self._session.receive_audio(samples, event.event_id):
+            return
         if self._session.listening:
             self._ears.feed(samples)
         else:
@@ -138,10 +142,14 @@ class Driver:
             message = f"Invalid 'audio'. An append holds at most {limit} bytes."
             raise ClientError("invalid_value", message, "audio", event.event_id)
         try:
-            return self._microphone.decode(base64.b64decode(event.audio, validate=True))
-        except binascii.Error as error:
+            payload = base64.b64decode(event.audio, validate=True)
+        except ValueError as error:
             raise self._session.invalid_audio(event.event_id) from error
-        except CodecError as error:
+        try:
+            if self._microphone is None:
+                self._microphone = MicrophoneDecoder(self._input_format)
+            return self._microphone.decode(payload)
+        except (CodecError, OpusUnavailable) as error:
             message = f"Invalid 'audio'. {error}"
             raise ClientError("invalid_value", message, "audio", event.event_id) from error
 
@@ -150,9 +158,17 @@ class Driver:
     def _flush(self) -> None:
         """Send what the Session has to say and run what it wants done."""
         for event in self._session.events_to_send():
+            self._count(event)
             self._send(dump_event(event))
         for command in self._session.commands_to_run():
             self._run(command)
+
+    def _count(self, event: ServerEvent) -> None:
+        match event:
+            case Error(error=error):
+                self._service.metrics.errors.labels(error.code or error.type).inc()
+            case ResponseDone(response=response):
+                self._service.metrics.responses.labels(response.status).inc()
 
     # -- commands --------------------------------------------------------------------------------
 
@@ -160,20 +176,20 @@ class Driver:
         match command:
             case Transcribe(start=start):
                 self._turn_s["turn_end"] = self._clock()
-                self._spawn(start, self._transcribe(command), self._take_transcript)
+                self._spawn(start, partial(self._transcribe, command), self._take_transcript)
             case StartReply(start=start):
-                self._spawn(start, self._reply(command), self.receive_message)
+                self._spawn(start, partial(self._reply, command), self.receive_message)
             case Abort(request_id=request_id):
                 self._abort(request_id)
             case ResetEars():
                 self._ears.reset()
             case SetInputFormat(format=name, rate_hz=rate_hz):
-                self._microphone = MicrophoneDecoder(AudioFormat(name, rate_hz))
+                self._input_format, self._microphone = AudioFormat(name, rate_hz), None
 
     def _spawn(
         self,
         start: Start,
-        work: Coroutine[Any, Any, None],
+        work: Callable[[], Awaitable[None]],
         receive: Callable[[Start, PipelineMessage], None],
     ) -> None:
         request_id = start.request_id
@@ -184,13 +200,13 @@ class Driver:
     async def _contain(
         self,
         start: Start,
-        work: Coroutine[Any, Any, None],
+        work: Callable[[], Awaitable[None]],
         receive: Callable[[Start, PipelineMessage], None],
     ) -> None:
         """Run a request's work; whatever it raises is the request's failure and no one else's."""
         try:
-            await work
-        except Exception:
+            await work()
+        except Exception:  # boundary of a request: one end for each, whatever went wrong
             logger.exception("request %s failed", start.request_id)
             receive(start, Failed("server_error", "The server had an error while replying."))
 
@@ -204,8 +220,12 @@ class Driver:
     def _hear(self, speech: Speech) -> None:
         if speech.probability >= VOICED:
             self._turn_s = {"voice_end": self._clock()}
-        self._session.receive_speech(speech)
-        self._flush()
+        try:
+            self._session.receive_speech(speech)
+            self._flush()
+        except Exception as error:  # boundary: the engine's task must not end by our fault
+            logger.exception("session %s cannot hear", self._session.id)
+            self._tasks.create_task(_fail(error))
 
     async def _transcribe(self, command: Transcribe) -> None:
         decoder = MicrophoneDecoder(AudioFormat(command.format, command.rate_hz))
@@ -255,6 +275,8 @@ class Driver:
 
     def receive_timings(self, start: Start, timings_ms: Mapping[str, int]) -> None:
         """A reply's timing record, just before its end."""
+        if "first_audio_sent" in timings_ms:
+            self._service.metrics.first_audio.observe(timings_ms["first_audio_sent"] / 1000)
         self._session.receive_timings(start.request_id, dict(timings_ms))
         logger.info("reply %s: %s", start.request_id, dict(timings_ms))
 
@@ -272,12 +294,17 @@ def new_settings(config: Config, model: str | None) -> SessionSettings:
         config=session,
         expires_at=int(time.time() + config.max_session_s),
         max_buffer_s=config.max_buffer_s,
+        refuse_overflow=True,
     )
 
 
 def new_id(prefix: str) -> str:
     """An id nobody can guess, short enough for clients that cut them at 32 characters."""
     return f"{prefix}_{secrets.token_hex(10)}"
+
+
+async def _fail(error: Exception) -> None:
+    raise error
 
 
 async def _off_loop_if_long(text: str, work: Callable[[], Result]) -> Result:

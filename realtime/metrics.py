@@ -27,7 +27,7 @@ class Metrics:
         )
         self.first_audio = Histogram(
             "sori_first_audio_seconds",
-            "start of a response to its first audio sent",
+            "end of the user's voice, or start of the response, to its first audio sent",
             buckets=LATENCY_BUCKETS_S,
             registry=self.registry,
         )

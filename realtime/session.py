@@ -212,17 +212,21 @@ class Session:
 
     # -- the user's audio ------------------------------------------------------------------------
 
-    def receive_audio(self, samples: NDArray[np.int16], event_id: str | None = None) -> None:
-        """More of the microphone, 16 kHz mono. Before what the ears say about it."""
+    def receive_audio(self, samples: NDArray[np.int16], event_id: str | None = None) -> bool:
+        """More of the microphone, 16 kHz mono. Before what the ears say about it.
+
+        False if it was refused: then the ears must not count it either.
+        """
         if self._closed:
-            return
+            return False
         room = self._buffer.max_samples - len(self._buffer)
         if self._settings.refuse_overflow and len(samples) > room:
             error = errors.buffer_full(self._buffer.max_samples)
             error.event_id = event_id
             self.receive_error(error)
-            return
+            return False
         self._buffer.append(samples)
+        return True
 
     def receive_speech(self, speech: Speech) -> None:
         """What the ears say of the next window."""
