@@ -13,6 +13,9 @@ from bench.playback import Gap, Piece, audible_at_s, find_gaps, lead_in_ms, play
 
 Event = Mapping[str, Any]
 
+LOUDSPEAKER_MS = 20
+"""What the smallest of sound outputs holds back: one buffer of the device."""
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -64,8 +67,8 @@ class Reply:
 
     @property
     def gaps(self) -> list[Gap]:
-        """Underruns of a loudspeaker without any buffer."""
-        return find_gaps(self.pieces, self.rate_hz)
+        """Where a loudspeaker would have fallen silent."""
+        return find_gaps(self.pieces, self.rate_hz, LOUDSPEAKER_MS)
 
     @property
     def played_at_s(self) -> float | None:

@@ -20,7 +20,7 @@ from bench.clips import DEFAULT_FOLDER, Clip, ClipsError, load_clips
 from bench.machine import describe_machine
 from bench.report import Summary, print_report, render_table, summaries_json, summarise
 from bench.server import ServerError, end_on_sigterm, start_server
-from bench.turn import Turn, milliseconds
+from bench.turn import LOUDSPEAKER_MS, Turn, milliseconds
 from bench.wire import WIRES
 
 SERVER_VAD = {
@@ -214,4 +214,5 @@ def _settings(arguments: argparse.Namespace) -> Mapping[str, Any]:
         "append_ms": arguments.append_ms,
         "format": arguments.format,
         "turn_detection": "server_vad" if arguments.server_vad else "default",
+        "loudspeaker_ms": LOUDSPEAKER_MS,
     }

@@ -14,7 +14,9 @@ MODULES = sorted(
     path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
 )
 PAGE = sorted(
-    path.relative_to(ROOT) for path in (ROOT / "web_demo").iterdir() if path.suffix != ".py"
+    path.relative_to(ROOT)
+    for path in (ROOT / "web_demo").iterdir()
+    if path.suffix in (".js", ".html", ".css")
 )
 
 
