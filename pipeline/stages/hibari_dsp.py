@@ -260,6 +260,7 @@ class _Warp:
         bins = np.arange(BINS)
         source = np.minimum(bins / voice.formant, BINS - 1.0)
         self._moves = voice.formant != 1.0
+        self._transposes = abs(voice.f0_hz / NETWORK_F0_HZ - 1) > 0.03
         self._low = np.floor(source).astype(np.intp)
         self._high = np.minimum(self._low + 1, BINS - 1)
         self._weight = (source - self._low).astype(np.float32)
@@ -272,6 +273,8 @@ class _Warp:
 
     def __call__(self, rows: Floats, first: int) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         lh, theta, ln, lr, phi = (rows[:, i * BINS : (i + 1) * BINS] for i in range(5))
+        if self._transposes:
+            lh = _between_harmonics(lh, rows[:, -1])
         if self._moves:
             lh, theta, ln, lr = (self._blend(part) for part in (lh, theta, ln, lr))
             frames = np.arange(first, first + len(rows)) % 4
@@ -289,6 +292,31 @@ class _Warp:
     def _blend(self, part: Floats) -> Floats:
         low = part[:, self._low]
         return low + (part[:, self._high] - low) * self._weight
+
+
+def _between_harmonics(lh: Floats, f0: Floats) -> Floats:
+    """The envelope through the harmonics of the network's own pitch: [n, BINS].
+
+    The network was only ever heard at its harmonics. In between, and under the first one, its
+    values mean nothing, and there the harmonics of another pitch would lie: half of them too weak,
+    and the voice heard an octave up.
+    """
+    spacing = np.maximum(f0[:, None], _VOICED_HZ) / np.float32(_BIN_HZ)
+    order = np.arange(BINS, dtype=np.float32) / spacing
+    below = np.maximum(np.floor(order), np.float32(1))
+    low = _at_bins(lh, below * spacing)
+    high = _at_bins(lh, (below + 1) * spacing)
+    blended = low + (high - low) * np.clip(order - below, 0, 1)
+    return np.where(f0[:, None] > _VOICED_HZ, blended, lh).astype(np.float32)
+
+
+def _at_bins(values: Floats, places: Floats) -> Floats:
+    """Linear interpolation along the rows."""
+    places = np.minimum(places, BINS - 1)
+    first = np.minimum(places.astype(np.intp), BINS - 2)
+    low = np.take_along_axis(values, first, axis=1)
+    high = np.take_along_axis(values, first + 1, axis=1)
+    return low + (high - low) * (places - first).astype(np.float32)
 
 
 def _polar(log_magnitude: Floats, phase: Floats) -> Spectra:
