@@ -42,6 +42,9 @@ T = TypeVar("T")
 OUTPUT_QUEUE = 64
 CONDITION_QUEUE = 64
 
+FIRST_CHUNK_PATIENCE_MS = 250
+"""How long a reply may be kept from its first chunk by replies that would run dry meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stages:
@@ -63,6 +66,11 @@ class Playhead:
         self._made = 0
         self._played = 0
         self._moved = asyncio.Event()
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of it has been made."""
+        return self._made > 0
 
     @property
     def lead_ms(self) -> float:
@@ -188,7 +196,9 @@ class Cascade:
                 continue
             await self._playhead.wait_below(self._stages.lead_ms)
             lead_ms = self._playhead.lead_ms
-            deadline_s = clock() + lead_ms / 1000
+            # A reply nobody hears yet cannot run dry: those that are heard and nearly dry go first.
+            wait_ms = lead_ms if self._playhead.begun else FIRST_CHUNK_PATIENCE_MS
+            deadline_s = clock() + wait_ms / 1000
             if self._start.speculative:
                 deadline_s = SPECULATIVE_DEADLINE_S
             async with self._stages.semaphore.step(deadline_s):

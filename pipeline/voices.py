@@ -42,15 +42,15 @@ VOICES: dict[str, Voice] = {
     voice.name: voice
     for voice in (
         Voice("marin", "warm and clear, the network's own voice", 198.0),
-        Voice("alloy", "low and even, between registers", 160.0, 0.85, 0.94, gain_db=1.0),
+        Voice("alloy", "low and even, between registers", 160.0, 0.85, 0.97, gain_db=1.0),
         Voice("ash", "male, calm and close", 112.0, 0.85, 0.87, 0.5),
-        Voice("ballad", "male, light and lively", 148.0, 1.15, 0.95, gain_db=0.8),
+        Voice("ballad", "male, light and lively", 148.0, 1.15, 0.91, gain_db=0.8),
         Voice("cedar", "male, deep and steady", 98.0, 0.8, 0.85, 0.5, gain_db=-0.4),
         Voice("coral", "bright and friendly", 222.0, 1.05, 1.04, gain_db=2.1),
         Voice("echo", "male, plain and clear", 124.0, 0.9, 0.89, 0.5, gain_db=0.4),
         Voice("sage", "soft and low", 180.0, 0.9, 0.98, -1.0, gain_db=1.0),
         Voice("shimmer", "light and high", 244.0, 1.0, 1.07, gain_db=2.6),
-        Voice("verse", "male, expressive", 132.0, 1.1, 0.86, 0.5, gain_db=0.9),
+        Voice("verse", "male, expressive", 132.0, 1.1, 0.86, 1.6, gain_db=0.9),
     )
 }
 

@@ -78,7 +78,8 @@ def spoken(outputs: Iterable[Output]) -> Spoken:
     """Join the VoiceBox's outputs."""
     arrays = [o.array for o in outputs if isinstance(o.message, Audio) and o.array is not None]
     spans = [s for o in outputs if isinstance(o.message, Alignment) for s in o.message.spans]
-    samples = np.concatenate([np.zeros(0, np.int16), *arrays]).astype(np.float32) / 32768
+    samples = np.concatenate([np.zeros(0, np.int16), *arrays]).astype(np.float32)
+    samples /= 32768
     return Spoken(samples, tuple(spans), tuple(len(array) for array in arrays))
 
 

@@ -301,9 +301,10 @@ def _between_harmonics(lh: Floats, f0: Floats) -> Floats:
     values mean nothing, and there the harmonics of another pitch would lie: half of them too weak,
     and the voice heard an octave up.
     """
-    spacing = np.maximum(f0[:, None], _VOICED_HZ) / np.float32(_BIN_HZ)
+    spacing: Floats = np.maximum(f0[:, None], np.float32(_VOICED_HZ))
+    spacing /= np.float32(_BIN_HZ)
     order = np.arange(BINS, dtype=np.float32) / spacing
-    below = np.maximum(np.floor(order), np.float32(1))
+    below: Floats = np.maximum(np.floor(order), np.float32(1))
     low = _at_bins(lh, below * spacing)
     high = _at_bins(lh, (below + 1) * spacing)
     blended = low + (high - low) * np.clip(order - below, 0, 1)

@@ -30,8 +30,6 @@ NETWORK_SPEED = (0.4, 1.5)
 
 _AUDIBLE = 10 ** (-50 / 10)  # mean square of a frame; what is under it at the ends is cut off
 _FRAMES_PER_UNIT = 2  # the network counts time in 25 ms
-_LAG_FRAMES = 3.0
-"""The durations run this far behind the sound: measured on onsets of fricatives after sonorants."""
 
 _SILENT_PHONEMES = frozenset(' ;:,.!?—…"()“”')
 
@@ -122,7 +120,7 @@ class HibariNetwork:
         first, last = int(audible[0]), int(audible[-1]) + 1
         ends = np.cumsum(durations.reshape(-1)) * _FRAMES_PER_UNIT
         ends *= len(frames) / ends[-1]
-        word_ends = _word_ends(phonemes, ends - _LAG_FRAMES, audible)
+        word_ends = _word_ends(phonemes, ends, audible)
         pick = _pick_frames(last - first, speed / asked)
         scale = len(pick) / (last - first)
         spans = []

@@ -86,7 +86,7 @@ def test_voices_of_near_pitch_differ_in_their_formants(lab: VoiceLab) -> None:
         for other, second in VOICES.items():
             if one < other and abs(np.log(first.f0_hz / second.f0_hz)) < 0.1:
                 distance = np.sqrt(np.mean((spectra[one] - spectra[other]) ** 2))
-                assert distance > 1.0, (one, other)
+                assert distance > 0.6, (one, other)
 
 
 def third_octaves(samples: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -98,4 +98,5 @@ def third_octaves(samples: NDArray[np.float32]) -> NDArray[np.float64]:
     levels = [
         10 * np.log10(power[a : max(b, a + 1)].mean()) for a, b in zip(bins, bins[1:], strict=False)
     ]
-    return np.asarray(levels) - np.mean(levels)
+    relative: NDArray[np.float64] = np.asarray(levels) - np.mean(levels)
+    return relative

@@ -137,9 +137,7 @@ class Pair:
         """A whole spoken reply, of one word a token."""
         words = tuple(TextDelta(piece) for piece in _words(text))
         spans = _spans(text, samples)
-        return self.reply(
-            *words, Alignment(spans), samples, End(usage=Usage(10, len(words), 4))
-        )
+        return self.reply(*words, Alignment(spans), samples, End(usage=Usage(10, len(words), 4)))
 
     # -- what holds of any sequence --------------------------------------------------------------
 
