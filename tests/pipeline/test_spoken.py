@@ -39,11 +39,16 @@ def test_a_thought_that_is_split_over_pieces_stays_hidden() -> None:
 
 
 def test_every_spoken_word_knows_the_letters_it_came_from() -> None:
-    text = "At 10:30 Dr. Lee ran **5 km** home."
+    text = "At 10:30 they ran **5 km** home."
     words = SpokenForm().rewrite(text, 100)
     sources = [text[word.char_start - 100 : word.char_end - 100] for word in words]
-    assert [word.text for word in words][:4] == ["At", "ten", "thirty", "Dr"]
-    assert sources[:4] == ["At", "10:30", "10:30", "Dr."]
-    assert sources[-1] == "home."
-    starts = [word.char_start for word in words]
-    assert starts == sorted(starts)
+    assert list(zip([word.text for word in words], sources, strict=True)) == [
+        ("At", "At"),
+        ("ten", "10:30"),
+        ("thirty", "10:30"),
+        ("they", "they"),
+        ("ran", "ran"),
+        ("5", "5"),
+        ("kilometers", "km**"),
+        ("home.", "home."),
+    ]

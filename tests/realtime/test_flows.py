@@ -35,7 +35,7 @@ SPOKEN_CLOSING = [
 def test_a_spoken_turn_is_answered_in_speech() -> None:
     pair = Pair()
     pair.update(audio={"input": {"transcription": {"model": "whisper-1", "language": "en"}}})
-    pair.log.clear()
+    pair.turn_page()
 
     pair.say("what is the capital of France")
     pair.answer("It is Paris.")
@@ -135,7 +135,7 @@ def test_a_turn_that_cannot_be_transcribed_fails_its_response() -> None:
 def test_text_is_answered_in_text() -> None:
     pair = Pair()
     pair.update(output_modalities=["text"])
-    pair.log.clear()
+    pair.turn_page()
     pair.write("hi")
     pair.send({"type": "response.create"})
     pair.reply(TextDelta("Good "), TextDelta("day."), End())
@@ -166,7 +166,7 @@ def test_a_client_commits_its_own_turns() -> None:
     pair = Pair()
     pair.update(audio={"input": {"turn_detection": None}})
     assert not pair.session.listening
-    pair.log.clear()
+    pair.turn_page()
     pair.append(16_000)
     pair.send({"type": "input_audio_buffer.commit"})
     created = pair.send({"type": "response.create"})
@@ -301,7 +301,7 @@ def test_a_function_is_called_and_its_output_is_read() -> None:
     pair.send({"type": "response.create"})
     start = pair.last(StartReply).start
     assert (start.tools[0].name, start.tool_choice) == ("weather", "required")
-    pair.log.clear()
+    pair.turn_page()
     pair.reply(
         ToolCallDelta("call_1", "weather", '{"city":'),
         ToolCallDelta("call_1", "", '"Seoul"}'),
@@ -348,7 +348,7 @@ def test_a_response_beside_the_conversation_leaves_it_alone() -> None:
     pair.write("Bonjour", id="item_greeting")
     pair.send({"type": "response.create"})
     main = pair.last(StartReply)
-    pair.log.clear()
+    pair.turn_page()
     pair.send(
         {
             "type": "response.create",
