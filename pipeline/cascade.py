@@ -61,8 +61,9 @@ class Stages:
 class Playhead:
     """How much of a reply has been made and how much of it has been heard, in samples."""
 
-    def __init__(self, *, paced: bool) -> None:
+    def __init__(self, *, paced: bool, speculative: bool = False) -> None:
         self.paced = paced
+        self.speculative = speculative
         self._made = 0
         self._played = 0
         self._moved = asyncio.Event()
@@ -86,9 +87,14 @@ class Playhead:
         self._played = max(self._played, samples)
         self._moved.set()
 
+    def release(self) -> None:
+        """It was no mere guess: what has been made will be heard."""
+        self.speculative = False
+        self._moved.set()
+
     async def wait_below(self, lead_ms: int) -> None:
-        """Wait until the lead is short enough that more is wanted."""
-        while self.paced and self.lead_ms >= lead_ms:
+        """Wait until the lead is short enough that more is wanted; of a guess, one chunk is."""
+        while (self.paced and self.lead_ms >= lead_ms) or (self.speculative and self.begun):
             self._moved.clear()
             await self._moved.wait()
 
@@ -199,7 +205,7 @@ class Cascade:
             # A reply nobody hears yet cannot run dry: those that are heard and nearly dry go first.
             wait_ms = lead_ms if self._playhead.begun else FIRST_CHUNK_PATIENCE_MS
             deadline_s = clock() + wait_ms / 1000
-            if self._start.speculative:
+            if self._playhead.speculative:
                 deadline_s = SPECULATIVE_DEADLINE_S
             async with self._stages.semaphore.step(deadline_s):
                 more = await voicebox.step(lead_ms)

@@ -244,7 +244,9 @@ class Engine:
         if start.request_id in self._requests:
             raise ValueError(f"request {start.request_id!r} is running already")
         # Stage after stage, all is made before any is heard: there is no playhead to wait for.
-        playhead = Playhead(paced=paced and self.config.cascade == "streamed")
+        playhead = Playhead(
+            paced=paced and self.config.cascade == "streamed", speculative=start.speculative
+        )
         work: Coroutine[Any, Any, None]
         if start.plan is Plan.TRANSCRIBE:
             outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
@@ -268,6 +270,11 @@ class Engine:
         """Tell how many samples of a reply its listener has heard; paces synthesis."""
         if request_id in self._requests:
             self._requests[request_id][0].playhead.play(samples)
+
+    def release(self, request_id: str) -> None:
+        """A speculative reply is wanted after all. Unknown ids are ignored."""
+        if request_id in self._requests:
+            self._requests[request_id][0].playhead.release()
 
     def abort(self, request_id: str) -> None:
         """Stop a request everywhere. Unknown ids are ignored."""

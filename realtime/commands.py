@@ -25,12 +25,20 @@ class Transcribe:
 class StartReply:
     """Run the cascade. `start.generation` tags everything that comes back.
 
+    A speculative one gives nothing back until it is released.
     format: wire name of the audio format the reply is encoded in; rate_hz: its sample rate.
     """
 
     start: Start
     format: str
     rate_hz: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a speculative reply has made, and what it makes from now on, is wanted."""
+
+    request_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +61,4 @@ class SetInputFormat:
     rate_hz: int
 
 
-Command = Transcribe | StartReply | Abort | ResetEars | SetInputFormat
+Command = Transcribe | StartReply | Release | Abort | ResetEars | SetInputFormat

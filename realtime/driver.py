@@ -37,6 +37,7 @@ from pipeline.messages import (
 from realtime.commands import (
     Abort,
     Command,
+    Release,
     ResetEars,
     SetInputFormat,
     StartReply,
@@ -48,7 +49,7 @@ from realtime.errors import ClientError
 from realtime.pacing import Clock
 from realtime.protocol import InputAudioBufferAppend, ServerEvent, dump_event, parse_event
 from realtime.protocol.config import Audio, AudioOutput, SessionConfig
-from realtime.protocol.server import Error, ResponseDone
+from realtime.protocol.server import Committed, Error, ResponseDone
 from realtime.reply import Reply
 from realtime.service import Service
 from realtime.session import Session, SessionSettings
@@ -84,6 +85,7 @@ class Driver:
         self._send = send
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._guesses: dict[str, Reply] = {}  # speculative, not yet released
         self._session = Session(new_settings(service.config, model))
         self._input_format = AudioFormat()
         self._microphone: MicrophoneDecoder | None = None  # made with the first append
@@ -158,15 +160,17 @@ class Driver:
     def _flush(self) -> None:
         """Send what the Session has to say and run what it wants done."""
         for event in self._session.events_to_send():
-            self._count(event)
+            self._note(event)
             self._send(dump_event(event))
         for command in self._session.commands_to_run():
             self._run(command)
 
-    def _count(self, event: ServerEvent) -> None:
+    def _note(self, event: ServerEvent) -> None:
         match event:
             case Error(error=error):
                 self._service.metrics.errors.labels(error.code or error.type).inc()
+            case Committed():
+                self._turn_s["turn_end"] = self._clock()
             case ResponseDone(response=response):
                 self._service.metrics.responses.labels(response.status).inc()
 
@@ -175,10 +179,11 @@ class Driver:
     def _run(self, command: Command) -> None:
         match command:
             case Transcribe(start=start):
-                self._turn_s["turn_end"] = self._clock()
                 self._spawn(start, partial(self._transcribe, command), self._take_transcript)
             case StartReply(start=start):
                 self._spawn(start, partial(self._reply, command), self.receive_message)
+            case Release(request_id=request_id):
+                self._release(request_id)
             case Abort(request_id=request_id):
                 self._abort(request_id)
             case ResetEars():
@@ -210,7 +215,13 @@ class Driver:
             logger.exception("request %s failed", start.request_id)
             receive(start, Failed("server_error", "The server had an error while replying."))
 
+    def _release(self, request_id: str) -> None:
+        if (guess := self._guesses.pop(request_id, None)) is not None:
+            points, self._turn_s = self._turn_s, {}
+            guess.release(points)
+
     def _abort(self, request_id: str) -> None:
+        self._guesses.pop(request_id, None)
         self._engine.abort(request_id)
         if (task := self._running.pop(request_id, None)) is not None:
             task.cancel()
@@ -249,8 +260,8 @@ class Driver:
 
     async def _reply(self, command: StartReply) -> None:
         now_s = self._clock()
-        points, self._turn_s = self._turn_s, {}
-        await Reply(
+        points = dict(self._turn_s)
+        reply = Reply(
             self._engine,
             command.start,
             ReplyEncoder(AudioFormat(command.format, command.rate_hz)),
@@ -260,7 +271,12 @@ class Driver:
             zero_s=min(points.values(), default=now_s),
             points={**points, "reply_start": now_s},
             on_underrun=self._service.metrics.underruns.inc,
-        ).run()
+        )
+        if command.start.speculative:
+            self._guesses[command.start.request_id] = reply
+        else:
+            self._turn_s = {}
+        await reply.run()
 
     def receive_message(self, start: Start, message: PipelineMessage) -> None:
         """A reply's text, calls and alignment, and last its End or Failed."""

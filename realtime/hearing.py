@@ -22,7 +22,9 @@ class _Listening:
     content_index: int
     seconds: float
     shown: bool
+    withheld: bool
     pieces: list[str] = field(default_factory=list)
+    ending: End | Failed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,16 @@ class Hearing:
         encoding: AnyFormat = _AS_RECEIVED,
         *,
         shown: bool = True,
+        withheld: bool = False,
     ) -> None:
-        """Have a part of an item transcribed. wish: what the session says of transcription."""
+        """Have a part of an item transcribed. wish: what the session says of transcription.
+
+        withheld: the item may never be; events about it wait for `reveal`.
+        """
         entry.transcripts[content_index] = None
         request_id = self._out.new_id("transcribe")
         self._running[request_id] = _Listening(
-            entry, content_index, seconds, shown and wish is not None
+            entry, content_index, seconds, shown and wish is not None, withheld
         )
         start = Start(
             request_id=request_id,
@@ -76,17 +82,33 @@ class Hearing:
         if listening is None:
             return None
         if isinstance(message, TextDelta):
-            self._add(listening, message.text)
+            listening.pieces.append(message.text)
+            self._say_delta(listening, message.text)
             return None
-        del self._running[request_id]
-        if isinstance(message, Failed):
-            listening.entry.transcripts[listening.content_index] = ""
-            self._say_failed(listening, message)
-            return Heard(listening.entry, message)
-        transcript = "".join(listening.pieces).strip()
+        listening.ending = message
+        failure = message if isinstance(message, Failed) else None
+        transcript = "" if failure else "".join(listening.pieces).strip()
         listening.entry.transcripts[listening.content_index] = transcript
-        self._say_completed(listening, transcript)
-        return Heard(listening.entry)
+        if not listening.withheld:
+            self._finish(request_id, listening)
+        return Heard(listening.entry, failure)
+
+    def reveal(self, entry: Entry) -> None:
+        """The item is real: say what was withheld about it."""
+        for request_id, listening in list(self._running.items()):
+            if listening.entry is entry and listening.withheld:
+                listening.withheld = False
+                self._say_delta(listening, "".join(listening.pieces))
+                if listening.ending is not None:
+                    self._finish(request_id, listening)
+
+    def _finish(self, request_id: str, listening: _Listening) -> None:
+        del self._running[request_id]
+        if isinstance(listening.ending, Failed):
+            self._say_failed(listening, listening.ending)
+        else:
+            transcript = listening.entry.transcripts[listening.content_index]
+            self._say_completed(listening, transcript or "")
 
     def forget(self, entry: Entry) -> None:
         """Stop transcribing an item that is gone."""
@@ -101,9 +123,8 @@ class Hearing:
         for listening in list(self._running.values()):
             self.forget(listening.entry)
 
-    def _add(self, listening: _Listening, text: str) -> None:
-        listening.pieces.append(text)
-        if listening.shown and text:
+    def _say_delta(self, listening: _Listening, text: str) -> None:
+        if listening.shown and text and not listening.withheld:
             self._out.say(
                 server.TranscriptionDelta(
                     event_id=self._out.event_id(),

@@ -40,12 +40,16 @@ class InputBuffer:
         del self._pcm[: samples * BYTES_PER_SAMPLE]
         self.start += samples
 
-    def take(self, start: int, end: int) -> bytes:
-        """Remove everything up to `end`, and return it from `start` on, as far as it is held."""
+    def peek(self, start: int, end: int) -> bytes:
+        """The audio from `start` to `end`, as far as it is held. It stays."""
         first = min(max(start - self.start, 0), len(self))
         last = min(max(end - self.start, first), len(self))
-        taken = bytes(self._pcm[first * BYTES_PER_SAMPLE : last * BYTES_PER_SAMPLE])
-        self.forget(self.start + last)
+        return bytes(self._pcm[first * BYTES_PER_SAMPLE : last * BYTES_PER_SAMPLE])
+
+    def take(self, start: int, end: int) -> bytes:
+        """Remove everything up to `end`, and return it from `start` on, as far as it is held."""
+        taken = self.peek(start, end)
+        self.forget(min(max(end, start), self.end))
         return taken
 
     def clear(self) -> None:

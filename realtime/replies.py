@@ -6,9 +6,11 @@ cascade sends for a reply that is over is dropped in one place, `_live`.
 
 from __future__ import annotations
 
-from pipeline.messages import Alignment, End, Failed, TextDelta, ToolCallDelta
+from dataclasses import dataclass
+
+from pipeline.messages import Alignment, End, Failed, PromptItem, TextDelta, ToolCallDelta
 from realtime import errors
-from realtime.commands import Abort, StartReply
+from realtime.commands import Abort, Release, StartReply
 from realtime.conversation import Conversation, Entry, prompt_items
 from realtime.errors import ClientError
 from realtime.hearing import Heard, Hearing
@@ -25,6 +27,14 @@ from realtime.transitions import ReplyState, ReplyTrigger
 CANCELLED_BY_CLIENT = StatusDetails(type="cancelled", reason="client_cancelled")
 CANCELLED_BY_SPEECH = StatusDetails(type="cancelled", reason="turn_detected")
 OUT_OF_TOKENS = StatusDetails(type="incomplete", reason="max_output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """A reply begun before it is known to be wanted. It fits only the prompt it was made for."""
+
+    reply: Reply
+    items: tuple[PromptItem, ...]
 
 
 class Replies:
@@ -48,6 +58,7 @@ class Replies:
         self._replies: dict[str, Reply] = {}
         self._active: Reply | None = None  # the one of the conversation
         self._generation = 0
+        self._guess: _Guess | None = None
         self.user_is_speaking = False
         self.voice_heard = False
 
@@ -61,6 +72,8 @@ class Replies:
         spec = spec_of(config, params)
         require_function(spec.tool_choice, spec.tools, "response.tool_choice")
         context, audio = self._context(config, params)
+        if not beside:
+            self.drop_guess()
         if not beside and self._active is not None:
             # A held reply would answer the same words.
             self._drop(self._active)
@@ -128,9 +141,36 @@ class Replies:
         if self._active is not None and self._active.state is not ReplyState.HELD:
             return
         if self._active is None:
-            self._add(Reply(self._out, spec_of(config, ResponseParams()), self._conversation))
+            spec = spec_of(config, ResponseParams())
+            items = prompt_items(spec.instructions, self._conversation)
+            guess = self._guess
+            if guess is not None and guess.items == items and guess.reply.spec == spec:
+                self._guess = None
+                self._add(guess.reply)
+            else:
+                self._add(Reply(self._out, spec, self._conversation))
+        self.drop_guess()
         assert self._active is not None
         self._active.awaited.append(entry)
+
+    def guess(self, config: SessionConfig, entry: Entry) -> None:
+        """Begin the reply to a turn that may be over. Nothing of it is told before `hold_for`."""
+        entries = (*self._conversation, entry)
+        if self._active is not None or any(one.pending for one in entries) or not entry.text():
+            return
+        self.drop_guess()
+        spec = spec_of(config, ResponseParams())
+        reply = Reply(self._out, spec, self._conversation)
+        items = prompt_items(spec.instructions, entries)
+        self._guess = _Guess(reply, items)
+        self._run(reply, items, speculative=True)
+
+    def drop_guess(self) -> None:
+        """The turn went on, or is no longer to be answered."""
+        if self._guess is not None:
+            self._out.ask(Abort(self._guess.reply.id))
+            self._guess.reply.drop()
+            self._guess = None
 
     def _add(self, reply: Reply) -> None:
         self._replies[reply.id] = reply
@@ -145,16 +185,21 @@ class Replies:
         entries = self._entries(reply)
         if reply.state is not ReplyState.WAITING or any(entry.pending for entry in entries):
             return
+        if reply.generation:  # it was begun as a guess
+            reply.start()
+            self._out.ask(Release(reply.id))
+            return
+        self._run(reply, prompt_items(reply.spec.instructions, entries), speculative=False)
+        reply.start()
+
+    def _run(self, reply: Reply, items: tuple[PromptItem, ...], *, speculative: bool) -> None:
         self._generation += 1
-        reply.start(self._generation)
+        reply.prepare(self._generation)
         settings, voice = self._settings, reply.spec.voice
         if settings.voices and voice not in settings.voices:
             voice = settings.default_voice
         start = start_of(
-            reply,
-            prompt_items(reply.spec.instructions, entries),
-            session_id=settings.session_id,
-            voice=voice,
+            reply, items, session_id=settings.session_id, voice=voice, speculative=speculative
         )
         encoding = reply.spec.format
         self._out.ask(StartReply(start, encoding.type, rate_of(encoding)))
@@ -258,6 +303,7 @@ class Replies:
 
     def cancel_all(self) -> None:
         """The session ends."""
+        self.drop_guess()
         for reply in list(self._replies.values()):
             if reply.state is ReplyState.HELD:
                 self._drop(reply)
@@ -276,6 +322,8 @@ class Replies:
         reply.end(ReplyTrigger.FAIL, StatusDetails(type="failed", error=error))
 
     def _drop(self, reply: Reply) -> None:
+        if reply.generation:
+            self._out.ask(Abort(reply.id))
         self._remove(reply)
         reply.drop()
 

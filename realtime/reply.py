@@ -57,7 +57,8 @@ class Listener(Protocol):
 class Reply:
     """Runs one request to its end. Cancelling `run` stops it, and nothing more is sent.
 
-    Times of the record are from `zero_s`, on `clock`; points: what happened before.
+    Times of the record are from `zero_s`, on `clock`; points: what happened before. A speculative
+    reply tells its listener nothing until `release`.
     """
 
     def __init__(
@@ -83,9 +84,23 @@ class Reply:
         self._playhead = Playhead(OUTPUT_RATE_HZ, lead_ms)
         self._pacer = Pacer(self._playhead, clock)
         self._queue: asyncio.Queue[Alignment | Audio | None] = asyncio.Queue(QUEUED_CHUNKS)
+        self._released = asyncio.Event()
+        self._withheld: list[PipelineMessage] = []
+        if not start.speculative:
+            self._released.set()
         self._timings_ms: dict[str, int] = {}
         for name, at_s in (points or {}).items():
             self._note(name, at_s)
+
+    def release(self, points: Mapping[str, float]) -> None:
+        """The guess was right: hand over what was withheld. points: as at the beginning."""
+        for name, at_s in points.items():
+            self._note(name, at_s)
+        self._engine.release(self._start.request_id)
+        withheld, self._withheld = self._withheld, []
+        self._released.set()
+        for message in withheld:
+            self._listener.receive_message(self._start, message)
 
     async def run(self) -> None:
         """Everything from submit to the last payload; then the timings and the end.
@@ -100,6 +115,7 @@ class Reply:
                 playing.cancel()
             else:
                 await self._queue.put(None)
+        await self._released.wait()
         self._note("end", self._clock())
         self._listener.receive_timings(self._start, self._timings_ms)
         self._listener.receive_message(self._start, end)
@@ -114,12 +130,15 @@ class Reply:
                         await self._queue.put(message)
                     case Mark(name=name, at_s=at_s):
                         self._note(name, at_s)
-                    case _:
+                    case _ if self._released.is_set():
                         self._listener.receive_message(self._start, message)
+                    case _:
+                        self._withheld.append(message)
         return Failed("server_error", "The reply ended without its end.")
 
     async def _play(self) -> None:
         describing: list[Alignment] = []
+        await self._released.wait()
         while (message := await self._queue.get()) is not None:
             if isinstance(message, Alignment):
                 describing.append(message)

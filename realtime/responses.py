@@ -139,10 +139,13 @@ class Reply:
         """It never was."""
         self.state = advance(self.state, ReplyTrigger.DROP)
 
-    def start(self, generation: int) -> None:
-        """The cascade works on it from now on; what carries another generation is not its own."""
-        self.state = advance(self.state, ReplyTrigger.START)
+    def prepare(self, generation: int) -> None:
+        """The cascade works on it; what carries another generation is not its own."""
         self.generation = generation
+
+    def start(self) -> None:
+        """What the cascade makes is wanted from now on."""
+        self.state = advance(self.state, ReplyTrigger.START)
 
     # -- what the cascade makes ------------------------------------------------------------------
 
@@ -251,7 +254,14 @@ _STATUS: Mapping[ReplyState, ResponseStatus] = {
 }
 
 
-def start_of(reply: Reply, items: tuple[PromptItem, ...], *, session_id: str, voice: str) -> Start:
+def start_of(
+    reply: Reply,
+    items: tuple[PromptItem, ...],
+    *,
+    session_id: str,
+    voice: str,
+    speculative: bool = False,
+) -> Start:
     """The request to the engine. voice: one that the server has."""
     spec = reply.spec
     choice = spec.tool_choice
@@ -268,6 +278,7 @@ def start_of(reply: Reply, items: tuple[PromptItem, ...], *, session_id: str, vo
         tool_choice=choice.name if isinstance(choice, NamedFunction) else choice,
         sampling=Sampling(max_tokens=None if limit == "inf" else limit),
         latency_first=spec.latency_first,
+        speculative=speculative,
         seed=reply.generation,
     )
 

@@ -60,6 +60,8 @@ class Session:
         self._turns: Turns | None = None
         self._turn_item_id: str | None = None  # announced by speech_started, not yet committed
         self._turn_start = 0
+        self._guess: Entry | None = None  # the item that the open turn's pause may end
+        self._may_guess = True  # once in a pause
         self._closed = False
         self._follow_turn_detection()
         self._out.say(
@@ -117,6 +119,7 @@ class Session:
         """End all work. Safe to call twice; what arrives later is ignored."""
         if self._closed:
             return
+        self._drop_guess()
         self._replies.cancel_all()
         self._hearing.forget_all()
         self._buffer.clear()
@@ -201,6 +204,7 @@ class Session:
         if detection is None:
             # What was heard so far stays, for the client to commit.
             self._turns = None
+            self._drop_guess()
             self._replies.user_is_speaking = False
             self._replies.release_held()
         elif self._turns is not None:
@@ -238,9 +242,30 @@ class Session:
                 self._start_turn(start)
             case endpointer.SpeechStopped(audio_end_sample=end):
                 self._stop_turn(end)
+            case None:
+                self._follow_pause(heard_until)
         self._buffer.forget(self._turns.needed_from)
 
+    def _follow_pause(self, heard_until: int) -> None:
+        """In a pause, work on the guess that the turn is over; when it goes on, drop it."""
+        assert self._turns is not None
+        if self._turns.speaking:
+            self._may_guess = True
+            self._drop_guess()
+        elif self._may_guess and self._turns.paused and self._turn_item_id is not None:
+            self._may_guess = False
+            pcm = self._buffer.peek(self._turn_start, heard_until)
+            self._guess = self._user_item(self._turn_item_id)
+            self._transcribe(self._guess, pcm, withheld=True)
+
+    def _drop_guess(self) -> None:
+        guess, self._guess = self._guess, None
+        if guess is not None:
+            self._hearing.forget(guess)
+            self._replies.drop_guess()
+
     def _start_turn(self, start_sample: int) -> None:
+        self._drop_guess()
         self._turn_start = start_sample
         self._turn_item_id = self._out.new_id("item")
         self._out.say(
@@ -284,17 +309,27 @@ class Session:
         """Make the user's item of this audio, and have it transcribed."""
         out = self._out
         item_id, self._turn_item_id = self._turn_item_id or out.new_id("item"), None
+        guess, self._guess = self._guess, None
+        entry = guess or self._user_item(item_id)
         previous_id = self._conversation.last_id
-        item = UserMessage(id=item_id, status="completed", content=(InputAudio(),))
-        entry = Entry(item)
         self._conversation.insert(entry)
         out.say(
             server.Committed(event_id=out.event_id(), item_id=item_id, previous_item_id=previous_id)
         )
         self._say_added(entry)
-        seconds = len(pcm) / 2 / INPUT_RATE_HZ
-        self._hearing.begin(entry, 0, pcm, seconds, self._config.audio.input.transcription)
+        if guess is None:
+            self._transcribe(entry, pcm)
+        else:
+            self._hearing.reveal(entry)
         return entry
+
+    def _user_item(self, item_id: str) -> Entry:
+        return Entry(UserMessage(id=item_id, status="completed", content=(InputAudio(),)))
+
+    def _transcribe(self, entry: Entry, pcm: bytes, *, withheld: bool = False) -> None:
+        seconds = len(pcm) / 2 / INPUT_RATE_HZ
+        wish = self._config.audio.input.transcription
+        self._hearing.begin(entry, 0, pcm, seconds, wish, withheld=withheld)
 
     def _clear_buffer(self) -> None:
         self._buffer.clear()
@@ -305,6 +340,8 @@ class Session:
 
     def _leave_turn(self) -> None:
         """The audio of an open turn is gone: no `speech_stopped` will follow."""
+        self._drop_guess()
+        self._replies.drop_guess()
         if self._turns is not None:
             self._turns.reset(self._buffer.end)
         self._replies.user_is_speaking = False
@@ -380,8 +417,16 @@ class Session:
         if self._closed:
             return
         heard = self._hearing.receive(request_id, message)
-        if heard is not None:
+        if heard is None:
+            return
+        if heard.entry is not self._guess:
             self._replies.words_are_in(heard)
+            return
+        detection = self._config.audio.input.turn_detection
+        if heard.failure is not None:
+            self._drop_guess()  # the turn's end will ask again
+        elif detection is not None and detection.create_response:
+            self._replies.guess(self._config, heard.entry)
 
     def receive_reply(
         self,

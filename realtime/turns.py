@@ -10,6 +10,9 @@ from pipeline.messages import INPUT_RATE_HZ, Speech
 from realtime.protocol.config import SemanticVad, ServerVad
 
 SEMANTIC_SILENCE_MS = 500
+GUESS_SILENCE_MS = 120
+"""A pause this long may be the end of the turn: work begins, on the guess that it is."""
+
 SLACK_MS = 1000
 """Audio kept beyond the prefix padding: a turn is known only some windows after its onset."""
 
@@ -45,6 +48,17 @@ class Turns:
     def start_sample(self) -> int | None:
         """Where the audio of the open turn begins."""
         return self._endpointer.audio_start_sample
+
+    @property
+    def paused(self) -> bool:
+        """Whether the open turn is in a pause long enough to guess that it is over."""
+        silence_ms = samples_to_ms(self._endpointer.silence_samples, INPUT_RATE_HZ)
+        return silence_ms >= GUESS_SILENCE_MS
+
+    @property
+    def speaking(self) -> bool:
+        """Whether the last window of the open turn was speech."""
+        return self.open and self._endpointer.silence_samples == 0
 
     @property
     def needed_from(self) -> int:

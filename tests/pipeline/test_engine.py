@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -179,6 +180,23 @@ async def test_synthesis_waits_for_the_listener() -> None:
                 if reply.playhead.lead_ms >= 1000:  # nothing more would come
                     engine.note_played("r", made)
         assert made == len(text) * 50 * 24
+
+
+async def test_a_guess_is_given_one_chunk_until_it_is_released() -> None:
+    async with scripted_engine(thinker={"text": TEXT * 5}) as engine:
+        reply = engine.submit(replace(ask("r"), speculative=True), paced=True)
+        made: list[PipelineMessage] = []
+        while not any(isinstance(message, Audio) for message in made):
+            made.append(await anext(reply))
+        await until(lambda: engine.stats().workers["talker"].requests == 1)
+        # Everything that can happen without a release has happened once the others are done.
+        assert isinstance((await collect(engine.submit(ask("other"))))[-1], End)
+        await until(lambda: engine.stats().requests == 1)
+        assert reply.playhead.lead_ms == 200
+        engine.release("r")
+        rest = await collect(reply)
+        assert samples(made) + samples(rest) == len(TEXT * 5) * 50 * 24
+        await settle(engine)
 
 
 async def test_one_synthesis_at_a_time_serves_many() -> None:

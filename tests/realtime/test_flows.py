@@ -84,7 +84,8 @@ def test_times_count_received_audio_and_include_padding_and_silence() -> None:
 
     assert pair.of("input_audio_buffer.speech_started")[0]["audio_start_ms"] == 860
     assert pair.of("input_audio_buffer.speech_stopped")[0]["audio_end_ms"] == 1920
-    assert len(pair.last(Transcribe).pcm) == (1920 - 860) * 16 * 2
+    # Transcribed from the first 128 ms of the pause on.
+    assert len(pair.last(Transcribe).pcm) == (1920 - 320 + 128 - 860) * 16 * 2
 
 
 def test_the_transcriber_hears_with_the_hints_of_the_session() -> None:

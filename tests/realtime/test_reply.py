@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -35,6 +36,7 @@ class ScriptedEngine:
     def __init__(self, *messages: PipelineMessage | Exception) -> None:
         self.messages = messages
         self.heard: list[int] = []
+        self.released: list[str] = []
         self.closed = False
 
     async def submit(self, start: Start, *, paced: bool) -> AsyncIterator[PipelineMessage]:
@@ -46,6 +48,9 @@ class ScriptedEngine:
                 yield message
         finally:
             self.closed = True
+
+    def release(self, request_id: str) -> None:
+        self.released.append(request_id)
 
     def note_played(self, request_id: str, samples: int) -> None:
         assert request_id == START.request_id
@@ -79,10 +84,12 @@ class Recorder:
         self.timings_ms = timings_ms
 
 
-def make(engine: ScriptedEngine, recorder: Recorder, lead_ms: int = 60_000) -> Reply:
+def make(
+    engine: ScriptedEngine, recorder: Recorder, lead_ms: int = 60_000, start: Start = START
+) -> Reply:
     return Reply(
         cast(Engine, engine),
-        START,
+        start,
         ByteEncoder(),
         recorder,
         lead_ms=lead_ms,
@@ -173,3 +180,22 @@ async def test_what_the_engine_raises_comes_out() -> None:
         await make(ScriptedEngine(RuntimeError("broken")), Recorder()).run()
 
     assert caught.group_contains(RuntimeError, match="broken")
+
+
+async def test_a_speculative_reply_tells_nothing_until_it_is_released() -> None:
+    engine = ScriptedEngine(TextDelta("Hi."), Mark("first_text", 10.5), audio(5), End())
+    recorder = Recorder()
+    reply = make(engine, recorder, start=replace(START, speculative=True))
+    running = asyncio.create_task(reply.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert engine.closed
+    assert recorder.log == []
+
+    reply.release({"turn_end": 11.0})
+    await running
+
+    assert engine.released == [START.request_id]
+    assert recorder.log == [TextDelta("Hi."), 5, 4, End()]
+    assert recorder.timings_ms["turn_end"] == 1000
+    assert recorder.timings_ms["first_text"] == 500
