@@ -168,7 +168,8 @@ class Connection:
                 tasks.create_task(self._write())
                 tasks.create_task(self._watch_backlog())
                 tasks.create_task(self._watch_idleness())
-                tasks.create_task(self._watch_age())
+                if self._websocket.scope.get(INTERNAL_SCOPE_KEY) is not self._service:
+                    tasks.create_task(self._watch_age())
                 model = self._websocket.query_params.get("model")
                 with Driver(self._service, tasks, self._outbox.put, model=model) as driver:
                     await self._read(driver)
