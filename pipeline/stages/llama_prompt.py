@@ -1,4 +1,4 @@
-"""Between Sori's prompt items and llama.cpp's chat requests: messages, limits, forced calls."""
+"""Between Sori's prompt items and llama.cpp's chat requests: messages and forced calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.messages import PromptItem, StageMessage, Start, Tool, ToolCallDelta
 
-__all__ = ["CallStream", "chat_messages", "drop_oldest", "forced_calls"]
+__all__ = ["CallStream", "chat_messages", "forced_calls"]
 
 
 def chat_messages(items: Sequence[PromptItem]) -> list[dict[str, Any]]:
@@ -28,25 +28,6 @@ def chat_messages(items: Sequence[PromptItem]) -> list[dict[str, Any]]:
         else:
             messages.append({"role": role, "content": text})
     return messages
-
-
-def drop_oldest(items: list[PromptItem], tokens: int, limit: int) -> bool:
-    """Drop the oldest turns of a prompt of `tokens`, until it should fit `limit`.
-
-    System items and the last item stay. Returns whether anything could be dropped.
-    """
-    sizes = [len(item.text) + 16 for item in items]
-    excess = (1 - 0.8 * limit / max(tokens, 1)) * sum(sizes)
-    dropped = False
-    i = 0
-    while i < len(items) - 1 and (excess > 0 or not dropped):
-        if items[i].role == "system":
-            i += 1
-            continue
-        excess -= sizes.pop(i)
-        del items[i]
-        dropped = True
-    return dropped
 
 
 def forced_calls(start: Start) -> Mapping[str, Any] | None:

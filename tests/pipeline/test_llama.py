@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from pipeline.messages import (
     Tool,
     ToolCallDelta,
 )
-from pipeline.stage import Output, StageSettings
+from pipeline.stage import Output, StageSettings, Work
 from pipeline.stages.llama import Llama
 from realtime.config import INSTRUCTIONS
 
@@ -32,15 +34,26 @@ pytestmark = pytest.mark.models
 
 SYSTEM = PromptItem("system", INSTRUCTIONS)
 STORY = PromptItem("user", "Tell me a long story about a dog.")
+CONTEXT = 1024  # short, so that long conversations are soon read
 CAPITAL = PromptItem("user", "What is the capital of France?")
 
 
 @pytest.fixture(scope="module")
 def llama(models_home: Path) -> Iterator[StageDriver]:
     """One slot, so that a request that does not stop is in the way of the next."""
-    stage = Llama(StageSettings(home=models_home, options={"parallel": 1}))
+    stage = Llama(
+        StageSettings(home=models_home, options={"parallel": 1, "context_tokens": CONTEXT})
+    )
     stage.load()
     yield StageDriver(stage)
+
+
+@pytest.fixture(scope="module")
+def side_by_side(models_home: Path) -> Llama:
+    """Two slots."""
+    stage = Llama(StageSettings(home=models_home, options={"parallel": 2}))
+    stage.load()
+    return stage
 
 
 def ask(*items: PromptItem, plan: Plan = Plan.TEXT, **sampling: object) -> Start:
@@ -88,21 +101,44 @@ def test_the_next_turn_of_a_session_finds_its_prefix_cached(llama: StageDriver) 
     assert usage.cached_tokens >= usage.input_tokens - 2
 
 
-def test_a_request_that_is_closed_gives_its_slot_to_the_next(llama: StageDriver) -> None:
+def decodings(llama: StageDriver) -> int:
+    """How often llama.cpp has run the model; a reply takes one a token."""
+    stage = llama.stage
+    assert isinstance(stage, Llama)
+    (count,) = re.findall(r"^llamacpp:n_decode_total (\d+)", stage._server.handle_metrics(), re.M)
+    return int(count)
+
+
+def test_a_request_that_is_closed_stops_and_gives_its_slot_to_the_next(llama: StageDriver) -> None:
     stream = llama.stream(ask(SYSTEM, STORY, max_tokens=1500))
     next(stream)
+    before = decodings(llama)
     stream.close()  # type: ignore[attr-defined]
     assert "Paris" in written(llama.run(ask(SYSTEM, CAPITAL)))
+    assert decodings(llama) - before < 100
+
+
+def test_a_request_closed_while_its_prompt_is_read_stops_there(llama: StageDriver) -> None:
+    llama.run(ask(SYSTEM, CAPITAL))
+    before = decodings(llama)
+    llama.stage.open(ask(SYSTEM, PromptItem("user", "alpha beta " * 400), max_tokens=1))
+    while decodings(llama) == before:
+        """Each look at the counter waits for the decoding that is going on."""
+    llama.stage.close("r")
+    llama.run(ask(SYSTEM, CAPITAL, max_tokens=1))
+    assert decodings(llama) - before < 10  # the long prompt alone takes 25
 
 
 def test_a_request_closed_while_it_waits_never_runs(llama: StageDriver) -> None:
     running = llama.stream(ask(SYSTEM, STORY, max_tokens=1500))
     next(running)
+    before = decodings(llama)
     llama.stage.open(Start("waiting", Plan.TEXT, items=(SYSTEM, STORY)))
     llama.stage.close("waiting")
     llama.stage.close("waiting")
     running.close()  # type: ignore[attr-defined]
     assert "Paris" in written(llama.run(ask(SYSTEM, CAPITAL)))
+    assert decodings(llama) - before < 100
 
 
 def test_a_seed_makes_warm_sampling_repeatable(llama: StageDriver) -> None:
@@ -158,7 +194,81 @@ def test_a_required_call_streams_valid_arguments(llama: StageDriver) -> None:
 def test_a_conversation_that_is_too_long_loses_its_oldest_turns(llama: StageDriver) -> None:
     turns = [PromptItem("user", "alpha beta " * 60), PromptItem("assistant", "ok " * 20)] * 20
     outputs = llama.run(ask(SYSTEM, *turns, CAPITAL, max_tokens=10))
-    assert end_of(outputs).usage.input_tokens < 2048
+    assert end_of(outputs).usage.input_tokens < CONTEXT
+
+
+def test_dropping_turns_costs_a_session_no_new_reading_of_the_rest(llama: StageDriver) -> None:
+    conversation = [SYSTEM]
+    sizes, new = [], []
+    for i in range(8):
+        conversation.append(PromptItem("user", f"{i}. " + "The weather was fine that day. " * 20))
+        outputs = llama.run(
+            Start(
+                "r",
+                Plan.TEXT,
+                items=tuple(conversation),
+                session_id="long",
+                sampling=Sampling(max_tokens=10),
+            )
+        )
+        conversation.append(PromptItem("assistant", written(outputs)))
+        usage = end_of(outputs).usage
+        sizes.append(usage.input_tokens)
+        new.append(usage.input_tokens - usage.cached_tokens)
+    assert sizes != sorted(sizes), "nothing was dropped"
+    assert max(new) < 220
+
+
+def test_a_conversation_in_a_script_of_many_tokens_is_cut_by_what_the_model_counts(
+    llama: StageDriver,
+) -> None:
+    turns = [PromptItem("user", "안녕하세요 " * 20), PromptItem("assistant", "네 " * 10)] * 6
+    end = end_of(llama.run(ask(SYSTEM, *turns, CAPITAL, max_tokens=30)))
+    assert end.usage.input_tokens <= CONTEXT - 30
+
+
+def test_two_requests_are_written_side_by_side(side_by_side: Llama) -> None:
+    woken = threading.Event()
+    side_by_side.wake = lambda request_id: woken.set()
+    for name in "ab":
+        side_by_side.open(
+            Start(name, Plan.TEXT, items=(SYSTEM, STORY), sampling=Sampling(max_tokens=40))
+        )
+    order: list[str] = []
+    open_ones = {"a", "b"}
+    while open_ones:
+        assert woken.wait(60)
+        woken.clear()
+        for output in side_by_side.step([Work(name) for name in sorted(open_ones)]):
+            order.append(output.request_id)
+            if isinstance(output.message, End | Failed):
+                open_ones.discard(output.request_id)
+                side_by_side.close(output.request_id)
+    assert min(order.index("a"), order.index("b")) < len(order) / 4
+    assert max(order.index("a"), order.index("b")) < len(order) / 2
+
+
+def test_the_first_instructions_are_soon_known_in_every_slot(models_home: Path) -> None:
+    stage = Llama(StageSettings(home=models_home, options={"parallel": 2}))
+    stage.load()
+    driver = StageDriver(stage)
+    cached = []
+    for name in ("one", "two", "three"):
+        start = Start("r", Plan.TEXT, items=(SYSTEM, CAPITAL), session_id=name)
+        cached.append(end_of(driver.run(start)).usage.cached_tokens)
+    assert min(cached[1:]) > 15
+
+
+def test_a_session_finds_its_prefix_though_another_was_there_in_between(
+    side_by_side: Llama,
+) -> None:
+    driver = StageDriver(side_by_side)
+    long = PromptItem("user", "The weather was fine that day. " * 20)
+    for name in ("x", "y", "z", "x"):
+        named = PromptItem("user", f"I am {name}. {long.text}")
+        start = Start("r", Plan.TEXT, items=(SYSTEM, named, CAPITAL), session_id=name)
+        usage = end_of(driver.run(start)).usage
+    assert usage.cached_tokens > 100
 
 
 def test_a_message_that_is_too_long_by_itself_is_refused(llama: StageDriver) -> None:
@@ -174,7 +284,7 @@ def test_a_schema_that_is_none_fails_its_request_alone(llama: StageDriver) -> No
 
 
 @pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="needs Linux's /proc")
-def test_it_opens_no_port(models_home: Path) -> None:
+def test_it_opens_no_port_and_prints_nothing(models_home: Path) -> None:
     code = (
         "import os, sys\nfrom pathlib import Path\n"
         "from pipeline.stage import StageSettings\nfrom pipeline.stages.llama import Llama\n"
@@ -190,3 +300,4 @@ def test_it_opens_no_port(models_home: Path) -> None:
         arguments, capture_output=True, text=True, check=True, env={**os.environ}, timeout=100
     )
     assert ran.stdout.split() == ["0"]
+    assert ran.stderr == ""
