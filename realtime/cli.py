@@ -166,6 +166,7 @@ def _fetch_missing(config: Config, stages: Sequence[str] = STAGE_NAMES) -> None:
     if missing := store.missing(config.home, wanted):
         print(f"sori: fetching models into {config.home / 'models'} (once)", file=sys.stderr)
         store.fetch(config.home, missing)
+    store.check(config.home, wanted)
 
 
 def _say(arguments: argparse.Namespace) -> int:

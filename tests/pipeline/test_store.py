@@ -16,8 +16,10 @@ import pytest
 from pipeline.models import catalog, store
 from pipeline.models.catalog import MODELS, HubSource, Model, ModelFile, WheelSource
 from pipeline.models.store import (
+    ModelCorrupt,
     ModelsMissing,
     ModelUnknown,
+    check,
     fetch,
     list_models,
     missing,
@@ -161,6 +163,17 @@ def test_verify_names_a_corrupt_file_and_both_digests(index: Path, tmp_path: Pat
     assert hashlib.sha256(WEIGHTS).hexdigest() in row.state
     assert hashlib.sha256(WEIGHTS[::-1]).hexdigest() in row.state
     assert [row.state for row in list_models(tmp_path)] == ["ready"]  # it does not read them
+
+
+def test_a_check_stops_at_a_corrupt_file(index: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelsMissing):
+        check(tmp_path, ["tiny"])
+    fetch(tmp_path)
+    check(tmp_path, ["tiny"])
+    path = resolve(tmp_path, "tiny") / "weights.bin"
+    path.write_bytes(WEIGHTS[::-1])
+    with pytest.raises(ModelCorrupt, match="weights.bin is corrupt"):
+        check(tmp_path, ["tiny"])
 
 
 def test_a_home_that_cannot_be_written_is_named(index: Path, tmp_path: Path) -> None:
