@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-STAGE_NAMES = ("ears", "transcriber", "thinker", "talker", "voicebox")
+STAGE_NAMES = ("ears", "turn_detector", "transcriber", "thinker", "talker", "voicebox")
 
 
 def default_home() -> Path:
@@ -29,11 +29,12 @@ class StageConfig(BaseModel):
 
 
 class StagesConfig(BaseModel):
-    """The five stages. The defaults are the embedded CPU models, with threads for two cores."""
+    """The stages. The defaults are the embedded CPU models, with threads for two cores."""
 
     model_config = ConfigDict(extra="forbid")
 
     ears: StageConfig = StageConfig(kind="silero")
+    turn_detector: StageConfig = StageConfig(kind="smart_turn")
     transcriber: StageConfig = StageConfig(kind="whisper", threads=2)
     thinker: StageConfig = StageConfig(kind="llama")
     talker: StageConfig = StageConfig(kind="hibari_talker")

@@ -25,6 +25,7 @@ from pipeline.messages import (
     Speech,
     Start,
     TextDelta,
+    TurnEnd,
 )
 from pipeline.semaphore import SynthesisSemaphore
 from pipeline.stages import STAGES
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 HEARING_SLOTS = 16
 HEARING_SLOT_NBYTES = 1 << 20  # 32 s of 16 kHz int16
+JUDGED_SLOT_NBYTES = 1 << 18  # 8 s, all that the turn detector looks at
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,11 @@ class Engine:
         self._listeners: dict[str, Listener] = {}
         self._links = self._make_links()
         self.workers = self._make_workers()
-        self._hearing = HearingPool(self._links["server-transcriber"])
+        # Plans that take an utterance: the worker, and the way of the audio to it.
+        self._hearing = {
+            Plan.TRANSCRIBE: ("transcriber", HearingPool(self._links["server-transcriber"])),
+            Plan.JUDGE: ("turn_detector", HearingPool(self._links["server-turn_detector"])),
+        }
         self.semaphore = SynthesisSemaphore(
             config.max_concurrent_synthesis, config.max_queued_synthesis, config.synthesis_timeout_s
         )
@@ -129,7 +135,8 @@ class Engine:
         config = self.config
         slots = config.max_requests * config.credits_per_request
         links = {
-            "server-transcriber": Link("server-transcriber", HEARING_SLOTS, HEARING_SLOT_NBYTES)
+            "server-transcriber": Link("server-transcriber", HEARING_SLOTS, HEARING_SLOT_NBYTES),
+            "server-turn_detector": Link("server-turn_detector", HEARING_SLOTS, JUDGED_SLOT_NBYTES),
         }
         chain = ("thinker", "talker", "voicebox", "server")
         for producer, consumer in zip(chain, chain[1:], strict=False):
@@ -146,6 +153,7 @@ class Engine:
     def _make_workers(self) -> dict[str, Worker]:
         inbound = {
             "transcriber": "server-transcriber",
+            "turn_detector": "server-turn_detector",
             "talker": "thinker-talker",
             "voicebox": "talker-voicebox",
         }
@@ -238,7 +246,7 @@ class Engine:
     ) -> Reply:
         """Run a request; the stream always ends in End or Failed, and closing it aborts.
 
-        audio: 16 kHz mono, for `Plan.TRANSCRIBE`.
+        audio: 16 kHz mono, for `Plan.TRANSCRIBE` and `Plan.JUDGE`.
         paced: synthesis keeps at most `synthesis_lead_ms` ahead of what `note_played` has told.
         """
         if start.request_id in self._requests:
@@ -248,10 +256,10 @@ class Engine:
             paced=paced and self.config.cascade == "streamed", speculative=start.speculative
         )
         work: Coroutine[Any, Any, None]
-        if start.plan is Plan.TRANSCRIBE:
+        if start.plan in self._hearing:
             outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
             samples = audio if audio is not None else np.zeros(0, np.int16)
-            work = self._transcribe(start, samples, outputs)
+            work = self._hear(start, samples, outputs)
         else:
             cascade = Cascade(start, self._stages, playhead)
             outputs, work = cascade.outputs, cascade.run()
@@ -306,7 +314,7 @@ class Engine:
                 reply, _ = self._requests[task.get_name()]
                 reply.cut_short(Failed("engine_error", f"{type(error).__name__}: {error}"))
 
-    async def _transcribe(
+    async def _hear(
         self,
         start: Start,
         audio: NDArray[np.int16],
@@ -314,11 +322,12 @@ class Engine:
     ) -> None:
         last: End | Failed = End()
         try:
-            port = self.workers["transcriber"].open(start)
+            stage, pool = self._hearing[start.plan]
+            port = self.workers[stage].open(start)
             try:
-                await self._hearing.feed(port, audio)
+                await pool.feed(port, audio)
                 while not isinstance(message := (await port.receive()).message, End):
-                    if isinstance(message, TextDelta):
+                    if isinstance(message, TextDelta | TurnEnd):
                         await outputs.put(message)
                 last = message
             finally:

@@ -1,4 +1,4 @@
-"""The server's own end of a pool: audio on its way to the Transcriber."""
+"""The server's own end of a pool: audio on its way to the stages that judge whole utterances."""
 
 from __future__ import annotations
 

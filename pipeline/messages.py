@@ -28,6 +28,7 @@ class Plan(StrEnum):
     SPEECH = "speech"  # thinker, talker, voicebox
     TTS = "tts"  # talker, voicebox: the text is given
     TRANSCRIBE = "transcribe"  # transcriber
+    JUDGE = "judge"  # turn detector
     LISTEN = "listen"  # ears: lives as long as its session
 
 
@@ -76,7 +77,8 @@ class Start:
     """A request. `generation` is the submitter's number for it: anything older is stale.
 
     session_id groups requests that share a prompt prefix. For `Plan.TTS` the text is the last
-    item's. For `Plan.TRANSCRIBE`, `language` and `prompt` are hints and the audio goes beside.
+    item's. For `Plan.TRANSCRIBE`, `language` and `prompt` are hints. Its audio, and that of
+    `Plan.JUDGE`, goes beside.
     speed scales the pace of speech (1.0 is the voice's own). seed fixes sampling and noise.
     """
 
@@ -172,6 +174,13 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How probable it is, from its sound, that an utterance is finished: 0 to 1."""
+
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """To the ears: forget the state of the VAD. Sample counts go on."""
 
@@ -222,11 +231,12 @@ StageMessage = (
     | Audio
     | Alignment
     | Speech
+    | TurnEnd
     | Reset
     | End
     | Failed
 )
 """What a stage may take in or give out."""
 
-PipelineMessage = TextDelta | ToolCallDelta | Alignment | Audio | Mark | End | Failed
+PipelineMessage = TextDelta | ToolCallDelta | Alignment | Audio | TurnEnd | Mark | End | Failed
 """What `Engine.submit` yields. The last one is always End or Failed."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-from pipeline.config import EngineConfig, StageConfig, StagesConfig
+from pipeline.config import STAGE_NAMES, EngineConfig, StageConfig, StagesConfig
 from pipeline.engine import Engine
 from pipeline.messages import PipelineMessage, Plan, PromptItem, Start
 
@@ -14,14 +14,13 @@ Placement = Literal["process", "thread"]
 
 
 def scripted_stages(placement: Placement = "thread", **options: dict[str, Any]) -> StagesConfig:
-    """All five stages scripted; `options` by stage name."""
-    names = ("ears", "transcriber", "thinker", "talker", "voicebox")
+    """All stages scripted; `options` by stage name."""
     return StagesConfig(
         **{
             name: StageConfig(
                 kind=f"scripted_{name}", placement=placement, options=options.get(name, {})
             )
-            for name in names
+            for name in STAGE_NAMES
         }
     )
 

@@ -32,6 +32,7 @@ class StageKind:
 
 STAGES: dict[str, StageKind] = {
     "silero": StageKind("pipeline.stages.silero:Silero", model="silero-vad"),
+    "smart_turn": StageKind("pipeline.stages.smart_turn:SmartTurn", model="smart-turn"),
     "whisper": StageKind("pipeline.stages.whisper:Whisper", model="whisper-tiny.en"),
     "llama": StageKind("pipeline.stages.llama:Llama", model="smollm2-135m-instruct"),
     # 80 frames of 5 x 601 + 1 float32 values are one second of speech.
@@ -43,6 +44,7 @@ STAGES: dict[str, StageKind] = {
         "pipeline.stages.hibari_voicebox:HibariVoiceBox", slot_nbytes=24_000 * 2
     ),
     "scripted_ears": StageKind("pipeline.stages.scripted:ScriptedEars"),
+    "scripted_turn_detector": StageKind("pipeline.stages.scripted:ScriptedTurnDetector"),
     "scripted_transcriber": StageKind("pipeline.stages.scripted:ScriptedTranscriber"),
     "scripted_thinker": StageKind("pipeline.stages.scripted:ScriptedThinker"),
     "scripted_talker": StageKind("pipeline.stages.scripted:ScriptedTalker", slot_nbytes=64 * 1024),

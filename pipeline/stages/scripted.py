@@ -28,6 +28,7 @@ from pipeline.messages import (
     Speech,
     Start,
     TextDelta,
+    TurnEnd,
     Usage,
 )
 from pipeline.stage import Array, Batch, Output, Stage, StageError, StageSettings, Work
@@ -111,6 +112,31 @@ class ScriptedEars(Stage):
     def close(self, request_id: str) -> None:
         """Forget the session."""
         self._heard.pop(request_id, None)
+
+
+class ScriptedTurnDetector(Stage):
+    """Every utterance sounds finished with the probability `finished` (0.9)."""
+
+    def __init__(self, settings: StageSettings) -> None:
+        self._finished = float(settings.options.get("finished", 0.9))
+
+    def load(self) -> None:
+        """Nothing to load."""
+
+    def open(self, start: Start) -> None:
+        """Wait for the audio."""
+
+    def step(self, batch: Batch) -> list[Output]:
+        """The set score, at the end of each utterance."""
+        return [
+            Output(work.request_id, message)
+            for work in batch
+            if any(isinstance(given.message, End) for given in work.inputs)
+            for message in (TurnEnd(self._finished), End())
+        ]
+
+    def close(self, request_id: str) -> None:
+        """Nothing is kept."""
 
 
 class ScriptedTranscriber(Stage):
