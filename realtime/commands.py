@@ -22,6 +22,17 @@ class Transcribe:
 
 
 @dataclass(frozen=True, slots=True)
+class Judge:
+    """Have the turn detector say whether an utterance sounds finished.
+
+    pcm: 16 kHz mono int16, little endian.
+    """
+
+    start: Start
+    pcm: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class StartReply:
     """Run the cascade. `start.generation` tags everything that comes back.
 
@@ -61,4 +72,4 @@ class SetInputFormat:
     rate_hz: int
 
 
-Command = Transcribe | StartReply | Release | Abort | ResetEars | SetInputFormat
+Command = Transcribe | Judge | StartReply | Release | Abort | ResetEars | SetInputFormat

@@ -33,10 +33,12 @@ from pipeline.messages import (
     Start,
     TextDelta,
     ToolCallDelta,
+    TurnEnd,
 )
 from realtime.commands import (
     Abort,
     Command,
+    Judge,
     Release,
     ResetEars,
     SetInputFormat,
@@ -180,6 +182,8 @@ class Driver:
         match command:
             case Transcribe(start=start):
                 self._spawn(start, partial(self._transcribe, command), self._take_transcript)
+            case Judge(start=start):
+                self._spawn(start, partial(self._judge, command), self._take_judgement)
             case StartReply(start=start):
                 self._spawn(start, partial(self._reply, command), self.receive_message)
             case Release(request_id=request_id):
@@ -256,6 +260,17 @@ class Driver:
             self._session.receive_transcript(start.request_id, message)
             self._flush()
 
+    async def _judge(self, command: Judge) -> None:
+        samples = np.frombuffer(command.pcm, "<i2")
+        async with aclosing(self._engine.submit(command.start, samples)) as messages:
+            async for message in messages:
+                self._take_judgement(command.start, message)
+
+    def _take_judgement(self, start: Start, message: PipelineMessage) -> None:
+        if isinstance(message, TurnEnd | Failed):
+            self._session.receive_turn_end(start.request_id, message)
+            self._flush()
+
     # -- replying --------------------------------------------------------------------------------
 
     async def _reply(self, command: StartReply) -> None:
@@ -287,6 +302,11 @@ class Driver:
     def receive_audio(self, start: Start, payload: bytes, samples: int) -> None:
         """A payload of a reply that is due now, and how many 24 kHz samples it holds."""
         self._session.receive_reply_audio(start.request_id, start.generation, [payload], samples)
+        self._flush()
+
+    def receive_prepared(self, start: Start) -> None:
+        """A speculative reply could be heard now."""
+        self._session.receive_prepared(start.request_id)
         self._flush()
 
     def receive_timings(self, start: Start, timings_ms: Mapping[str, int]) -> None:

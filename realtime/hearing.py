@@ -29,10 +29,14 @@ class _Listening:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A part's transcript is there, or will never be: then `failure` says why."""
+    """A part's transcript is there, or will never be: then `failure` says why.
+
+    logprob: mean log-probability of its tokens, if the Transcriber has told it.
+    """
 
     entry: Entry
     failure: Failed | None = None
+    logprob: float | None = None
 
 
 _AS_RECEIVED = Pcm(rate=16_000)
@@ -91,7 +95,8 @@ class Hearing:
         listening.entry.transcripts[listening.content_index] = transcript
         if not listening.withheld:
             self._finish(request_id, listening)
-        return Heard(listening.entry, failure)
+        logprob = message.meta.get("avg_logprob") if isinstance(message, End) else None
+        return Heard(listening.entry, failure, logprob)
 
     def reveal(self, entry: Entry) -> None:
         """The item is real: say what was withheld about it."""

@@ -29,12 +29,16 @@ CANCELLED_BY_SPEECH = StatusDetails(type="cancelled", reason="turn_detected")
 OUT_OF_TOKENS = StatusDetails(type="incomplete", reason="max_output_tokens")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Guess:
-    """A reply begun before it is known to be wanted. It fits only the prompt it was made for."""
+    """A reply begun before it is known to be wanted. It fits only the prompt it was made for.
+
+    prepared: its first sound or text is there.
+    """
 
     reply: Reply
     items: tuple[PromptItem, ...]
+    prepared: bool = False
 
 
 class Replies:
@@ -164,6 +168,16 @@ class Replies:
         items = prompt_items(spec.instructions, entries)
         self._guess = _Guess(reply, items)
         self._run(reply, items, speculative=True)
+
+    @property
+    def preparing(self) -> bool:
+        """Whether a reply was begun on a guess, and has nothing to give yet."""
+        return self._guess is not None and not self._guess.prepared
+
+    def guess_is_prepared(self, request_id: str) -> None:
+        """It has now."""
+        if self._guess is not None and self._guess.reply.id == request_id:
+            self._guess.prepared = True
 
     def drop_guess(self) -> None:
         """The turn went on, or is no longer to be answered."""

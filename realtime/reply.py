@@ -23,7 +23,9 @@ from pipeline.messages import (
     Failed,
     Mark,
     PipelineMessage,
+    Plan,
     Start,
+    TextDelta,
 )
 from realtime.pacing import Clock, Pacer, Playhead
 
@@ -49,6 +51,9 @@ class Listener(Protocol):
 
     def receive_audio(self, start: Start, payload: bytes, samples: int) -> None:
         """A payload that is to be sent now, and how many 24 kHz samples it holds."""
+
+    def receive_prepared(self, start: Start) -> None:
+        """A speculative reply has something to give, or has ended. Told once, until released."""
 
     def receive_timings(self, start: Start, timings_ms: Mapping[str, int]) -> None:
         """Milliseconds since the reply began; told once, before its end."""
@@ -86,6 +91,7 @@ class Reply:
         self._queue: asyncio.Queue[Alignment | Audio | None] = asyncio.Queue(QUEUED_CHUNKS)
         self._released = asyncio.Event()
         self._withheld: list[PipelineMessage] = []
+        self._prepared = False
         if not start.speculative:
             self._released.set()
         self._timings_ms: dict[str, int] = {}
@@ -123,6 +129,7 @@ class Reply:
     async def _read(self) -> End | Failed:
         async with aclosing(self._engine.submit(self._start, paced=True)) as messages:
             async for message in messages:
+                self._tell_if_prepared(message)
                 match message:
                     case End() | Failed():
                         return message
@@ -135,6 +142,14 @@ class Reply:
                     case _:
                         self._withheld.append(message)
         return Failed("server_error", "The reply ended without its end.")
+
+    def _tell_if_prepared(self, message: PipelineMessage) -> None:
+        spoken = self._start.plan is not Plan.TEXT
+        wanted = (Audio | End | Failed) if spoken else (TextDelta | End | Failed)
+        if not self._prepared and isinstance(message, wanted):
+            self._prepared = True
+            if not self._released.is_set():
+                self._listener.receive_prepared(self._start)
 
     async def _play(self) -> None:
         describing: list[Alignment] = []

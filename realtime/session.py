@@ -21,29 +21,42 @@ from pipeline.messages import (
     Alignment,
     End,
     Failed,
+    Plan,
     Speech,
+    Start,
     TextDelta,
     ToolCallDelta,
+    TurnEnd,
 )
 from realtime import errors
-from realtime.commands import Command, ResetEars, SetInputFormat
+from realtime.commands import Abort, Command, Judge, ResetEars, SetInputFormat
 from realtime.conversation import Conversation, Entry
 from realtime.errors import ClientError
 from realtime.hearing import Hearing
 from realtime.input_buffer import InputBuffer
 from realtime.item_intake import encoding_in_words, take_in
+from realtime.open_turn import OpenTurn
 from realtime.outgoing import Outgoing
 from realtime.protocol import client, server
-from realtime.protocol.config import AnyFormat, EffectiveSession, SessionConfig, rate_of
+from realtime.protocol.config import (
+    AnyFormat,
+    EffectiveSession,
+    SemanticVad,
+    SessionConfig,
+    rate_of,
+)
 from realtime.protocol.items import AssistantMessage, InputAudio, UserMessage
 from realtime.replies import Replies
 from realtime.session_settings import SessionSettings
 from realtime.session_update import updated
+from realtime.turn_end import Evidence, turn_has_ended
 from realtime.turns import Turns
 
 __all__ = ["Session", "SessionSettings"]
 
 MIN_COMMIT_SAMPLES = ms_to_samples(100, INPUT_RATE_HZ)
+JUDGED_SAMPLES = ms_to_samples(8_000, INPUT_RATE_HZ)
+"""All that the turn detector looks at."""
 
 
 class Session:
@@ -58,10 +71,7 @@ class Session:
         self._hearing = Hearing(self._out, settings.session_id)
         self._replies = Replies(settings, self._out, self._conversation, self._hearing)
         self._turns: Turns | None = None
-        self._turn_item_id: str | None = None  # announced by speech_started, not yet committed
-        self._turn_start = 0
-        self._guess: Entry | None = None  # the item that the open turn's pause may end
-        self._may_guess = True  # once in a pause
+        self._turn: OpenTurn | None = None  # announced by speech_started, not yet committed
         self._closed = False
         self._follow_turn_detection()
         self._out.say(
@@ -242,37 +252,74 @@ class Session:
                 self._start_turn(start)
             case endpointer.SpeechStopped(audio_end_sample=end):
                 self._stop_turn(end)
-            case None:
-                self._follow_pause(heard_until)
+            case None if self._turn is not None:
+                self._follow_turn(self._turn, heard_until)
         self._buffer.forget(self._turns.needed_from)
 
-    def _follow_pause(self, heard_until: int) -> None:
+    def _follow_turn(self, turn: OpenTurn, heard_until: int) -> None:
         """In a pause, work on the guess that the turn is over; when it goes on, drop it."""
         assert self._turns is not None
         if self._turns.speaking:
-            self._may_guess = True
+            turn.may_guess = True
             self._drop_guess()
-        elif self._may_guess and self._turns.paused and self._turn_item_id is not None:
-            self._may_guess = False
-            pcm = self._buffer.peek(self._turn_start, heard_until)
-            self._guess = self._user_item(self._turn_item_id)
-            self._transcribe(self._guess, pcm, withheld=True)
+        elif turn.may_guess and self._turns.paused:
+            turn.may_guess = False
+            pcm = self._buffer.peek(turn.start_sample, heard_until)
+            turn.guess = self._user_item(turn.item_id)
+            self._transcribe(turn.guess, pcm, withheld=True)
+        self._end_turn_if_over()
+
+    def _end_turn_if_over(self) -> None:
+        """Under `semantic_vad`: weigh what is known of the pause."""
+        turn, turns = self._turn, self._turns
+        if turn is None or turns is None or not turns.silence_ms:
+            return
+        if not isinstance(turns.detection, SemanticVad):
+            return
+        if turn.judgement_is_due(turns.silence_ms):
+            self._judge(turn)
+        evidence = Evidence(
+            turns.silence_ms,
+            text=turn.text,
+            logprob=turn.logprob,
+            sound=turn.sound,
+            pending=turn.may_guess
+            or (turn.guess is not None and turn.guess.pending)
+            or (turn.judging is not None and turn.sound is None),
+            prepared=not self._replies.preparing,
+        )
+        if turn_has_ended(turns.detection.eagerness, evidence):
+            self._stop_turn(turns.end())
+
+    def _judge(self, turn: OpenTurn) -> None:
+        """Ask whether the open turn sounds finished."""
+        turn.judgements += 1
+        turn.judging = self._out.new_id("judge")
+        start = Start(turn.judging, Plan.JUDGE, session_id=self._settings.session_id)
+        first = max(turn.start_sample, self._buffer.end - JUDGED_SAMPLES)
+        self._out.ask(Judge(start, self._buffer.peek(first, self._buffer.end)))
 
     def _drop_guess(self) -> None:
-        guess, self._guess = self._guess, None
-        if guess is not None:
-            self._hearing.forget(guess)
-            self._replies.drop_guess()
+        turn = self._turn
+        if turn is None or turn.guess is None:
+            return
+        self._hearing.forget(turn.guess)
+        self._replies.drop_guess()
+        self._stop_judging(turn)
+        turn.resume()
+
+    def _stop_judging(self, turn: OpenTurn) -> None:
+        if turn.judging is not None:
+            self._out.ask(Abort(turn.judging))
 
     def _start_turn(self, start_sample: int) -> None:
         self._drop_guess()
-        self._turn_start = start_sample
-        self._turn_item_id = self._out.new_id("item")
+        self._turn = OpenTurn(self._out.new_id("item"), start_sample)
         self._out.say(
             server.SpeechStarted(
                 event_id=self._out.event_id(),
                 audio_start_ms=samples_to_ms(start_sample, INPUT_RATE_HZ),
-                item_id=self._turn_item_id,
+                item_id=self._turn.item_id,
             )
         )
         detection = self._config.audio.input.turn_detection
@@ -281,15 +328,16 @@ class Session:
             self._replies.interrupt()
 
     def _stop_turn(self, end_sample: int) -> None:
-        item_id = self._turn_item_id or self._out.new_id("item")
+        turn = self._turn
+        assert turn is not None, "what stops has started"
         self._out.say(
             server.SpeechStopped(
                 event_id=self._out.event_id(),
                 audio_end_ms=samples_to_ms(end_sample, INPUT_RATE_HZ),
-                item_id=item_id,
+                item_id=turn.item_id,
             )
         )
-        entry = self._commit(self._buffer.take(self._turn_start, end_sample))
+        entry = self._commit(self._buffer.take(turn.start_sample, end_sample))
         detection = self._config.audio.input.turn_detection
         if detection is not None and detection.create_response:
             self._replies.hold_for(self._config, entry)
@@ -308,13 +356,17 @@ class Session:
     def _commit(self, pcm: bytes) -> Entry:
         """Make the user's item of this audio, and have it transcribed."""
         out = self._out
-        item_id, self._turn_item_id = self._turn_item_id or out.new_id("item"), None
-        guess, self._guess = self._guess, None
-        entry = guess or self._user_item(item_id)
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            self._stop_judging(turn)
+        guess = turn.guess if turn is not None else None
+        entry = guess or self._user_item(turn.item_id if turn is not None else out.new_id("item"))
         previous_id = self._conversation.last_id
         self._conversation.insert(entry)
         out.say(
-            server.Committed(event_id=out.event_id(), item_id=item_id, previous_item_id=previous_id)
+            server.Committed(
+                event_id=out.event_id(), item_id=entry.id, previous_item_id=previous_id
+            )
         )
         self._say_added(entry)
         if guess is None:
@@ -335,13 +387,13 @@ class Session:
         self._buffer.clear()
         self._out.say(server.Cleared(event_id=self._out.event_id()))
         self._out.ask(ResetEars())
-        self._turn_item_id = None
         self._leave_turn()
 
     def _leave_turn(self) -> None:
         """The audio of an open turn is gone: no `speech_stopped` will follow."""
         self._drop_guess()
         self._replies.drop_guess()
+        self._turn = None
         if self._turns is not None:
             self._turns.reset(self._buffer.end)
         self._replies.user_is_speaking = False
@@ -352,7 +404,7 @@ class Session:
     def _create_item(self, event: client.ConversationItemCreate) -> None:
         conversation = self._conversation
         wanted_id = event.item.id
-        if wanted_id is not None and (wanted_id in conversation or wanted_id == self._turn_item_id):
+        if wanted_id is not None and (wanted_id in conversation or self._announced(wanted_id)):
             raise errors.duplicate_item(wanted_id)
         place = conversation.place_after(event.previous_item_id)
         entry, audio = take_in(
@@ -369,6 +421,9 @@ class Session:
                 self._config.audio.input.transcription,
                 self.input_format,
             )
+
+    def _announced(self, item_id: str) -> bool:
+        return self._turn is not None and self._turn.item_id == item_id
 
     def _say_added(self, entry: Entry) -> None:
         previous_id = self._conversation.previous_id(entry.id)
@@ -419,14 +474,36 @@ class Session:
         heard = self._hearing.receive(request_id, message)
         if heard is None:
             return
-        if heard.entry is not self._guess:
+        turn = self._turn
+        if turn is None or heard.entry is not turn.guess:
             self._replies.words_are_in(heard)
             return
         detection = self._config.audio.input.turn_detection
         if heard.failure is not None:
             self._drop_guess()  # the turn's end will ask again
-        elif detection is not None and detection.create_response:
-            self._replies.guess(self._config, heard.entry)
+        else:
+            turn.logprob = heard.logprob
+            if detection is not None and detection.create_response:
+                self._replies.guess(self._config, heard.entry)
+        self._end_turn_if_over()
+
+    def receive_turn_end(self, request_id: str, message: TurnEnd | Failed) -> None:
+        """The answer to a Judge command."""
+        turn = self._turn
+        if self._closed or turn is None or turn.judging != request_id:
+            return
+        turn.judging = None
+        if isinstance(message, TurnEnd):
+            turn.sound = message.probability
+        else:
+            turn.give_up_judging()
+        self._end_turn_if_over()
+
+    def receive_prepared(self, request_id: str) -> None:
+        """A speculative reply has something to give, or has ended."""
+        if not self._closed:
+            self._replies.guess_is_prepared(request_id)
+            self._end_turn_if_over()
 
     def receive_reply(
         self,

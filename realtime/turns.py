@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from audio.endpointer import Endpointer, EndpointerSettings, SpeechEvent
 from audio.formats import ms_to_samples, samples_to_ms
 from pipeline.messages import INPUT_RATE_HZ, Speech
 from realtime.protocol.config import SemanticVad, ServerVad
 
-SEMANTIC_SILENCE_MS = 500
-GUESS_SILENCE_MS = 120
+GUESS_SILENCE_MS = 96
 """A pause this long may be the end of the turn: work begins, on the guess that it is."""
 
 SLACK_MS = 1000
 """Audio kept beyond the prefix padding: a turn is known only some windows after its onset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known of an open turn that has fallen silent. Lengths at 16 kHz."""
-
-    silence_samples: int
-    speech_samples: int
-
-
-def turn_has_ended(detection: SemanticVad, evidence: Evidence) -> bool:
-    """The decision of `semantic_vad`. It is asked again as the silence grows."""
-    silence_ms = samples_to_ms(evidence.silence_samples, INPUT_RATE_HZ)
-    return silence_ms >= SEMANTIC_SILENCE_MS
-
-
 class Turns:
-    """Turn detection of one session, while it is on."""
+    """Turn detection of one session, while it is on.
+
+    Under `server_vad` the length of a silence ends a turn, under `semantic_vad` whoever asks
+    `turn_end.turn_has_ended`.
+    """
 
     def __init__(self, detection: ServerVad | SemanticVad) -> None:
         self.detection = detection
@@ -50,10 +37,14 @@ class Turns:
         return self._endpointer.audio_start_sample
 
     @property
+    def silence_ms(self) -> int:
+        """Length of the pause that the open turn is in; 0 while there is speech or no turn."""
+        return samples_to_ms(self._endpointer.silence_samples, INPUT_RATE_HZ)
+
+    @property
     def paused(self) -> bool:
         """Whether the open turn is in a pause long enough to guess that it is over."""
-        silence_ms = samples_to_ms(self._endpointer.silence_samples, INPUT_RATE_HZ)
-        return silence_ms >= GUESS_SILENCE_MS
+        return self.silence_ms >= GUESS_SILENCE_MS
 
     @property
     def speaking(self) -> bool:
@@ -83,13 +74,11 @@ class Turns:
         if speech.end_sample <= self._heard:
             return None
         self._heard = speech.end_sample
-        event = self._endpointer.push(speech.probability, speech.end_sample)
-        if event is not None or not isinstance(self.detection, SemanticVad):
-            return event
-        evidence = Evidence(self._endpointer.silence_samples, self._endpointer.speech_samples)
-        if evidence.silence_samples and turn_has_ended(self.detection, evidence):
-            return self._endpointer.end_turn(speech.end_sample)
-        return None
+        return self._endpointer.push(speech.probability, speech.end_sample)
+
+    def end(self) -> int:
+        """The open turn ends with the last window heard; returns where. Raises NoTurnOpen."""
+        return self._endpointer.end_turn(self._heard).audio_end_sample
 
 
 def _settings(detection: ServerVad | SemanticVad) -> EndpointerSettings:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scripted_engine import Placement, ask, collect, scripted_engine, scripted_stages
 
-from pipeline.config import EngineConfig
+from pipeline.config import STAGE_NAMES, EngineConfig
 from pipeline.engine import Engine
 from pipeline.errors import StartFailed
 from pipeline.messages import (
@@ -303,7 +303,7 @@ def test_an_unknown_stage_is_named() -> None:
 async def test_shutdown_leaves_no_process() -> None:
     async with scripted_engine("process") as engine:
         pids = list(worker_pids(engine).values())
-        assert len(pids) == 5
+        assert len(pids) == len(STAGE_NAMES)
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

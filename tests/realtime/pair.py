@@ -16,11 +16,20 @@ import numpy as np
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
-from pipeline.messages import Alignment, End, Failed, Speech, TextDelta, ToolCallDelta, Usage
-from realtime.commands import Command, StartReply, Transcribe
+from pipeline.messages import (
+    Alignment,
+    End,
+    Failed,
+    Speech,
+    TextDelta,
+    ToolCallDelta,
+    TurnEnd,
+    Usage,
+)
+from realtime.commands import Command, Judge, StartReply, Transcribe
 from realtime.errors import ClientError
 from realtime.protocol import dump_event, parse_event
-from realtime.protocol.config import SessionConfig
+from realtime.protocol.config import Audio, AudioInput, ServerVad, SessionConfig
 from realtime.protocol.server import server_events
 from realtime.session import Session, SessionSettings
 
@@ -41,7 +50,11 @@ class Pair:
         self.commands: list[Command] = []
         self._taken = 0
         self.received = 0
-        settings.setdefault("config", SessionConfig(instructions="Be kind."))
+        # Turns end by silence alone, unless a test asks for more.
+        detection = AudioInput(turn_detection=ServerVad())
+        settings.setdefault(
+            "config", SessionConfig(instructions="Be kind.", audio=Audio(input=detection))
+        )
         self.session = Session(
             SessionSettings(
                 session_id="sess_pair", new_id=lambda kind: f"{kind}_s{next(numbers)}", **settings
@@ -110,6 +123,21 @@ class Pair:
         for word in words:
             self.session.receive_transcript(request_id, TextDelta(word))
         self.session.receive_transcript(request_id, failure or End())
+        self._drain()
+        return self.log[before:]
+
+    def judge(self, finished: float | Failed) -> list[Event]:
+        """The turn detector answers the last command."""
+        before = len(self.log)
+        message = TurnEnd(finished) if isinstance(finished, float) else finished
+        self.session.receive_turn_end(self.last(Judge).start.request_id, message)
+        self._drain()
+        return self.log[before:]
+
+    def prepare(self) -> list[Event]:
+        """The speculative reply has its first sound."""
+        before = len(self.log)
+        self.session.receive_prepared(self.last(StartReply).start.request_id)
         self._drain()
         return self.log[before:]
 

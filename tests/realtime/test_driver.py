@@ -104,6 +104,10 @@ async def driving(service: Service) -> AsyncIterator[Wire]:
             yield wire
 
 
+SERVER_VAD = {"input": {"turn_detection": {"type": "server_vad"}}}
+"""Turns end by silence alone."""
+
+
 def talking(config: Config, **thinker: Any) -> Config:
     return config.model_copy(update={"stages": scripted_stages(thinker=thinker)})
 
@@ -111,6 +115,7 @@ def talking(config: Config, **thinker: Any) -> Config:
 async def test_a_spoken_turn_is_heard_answered_and_timed(scripted: Config) -> None:
     config = talking(scripted, text="Hello to you.")
     async with started(config) as service, driving(service) as wire:
+        await wire.update(audio=SERVER_VAD)
         for piece in np.split(np.concatenate([silence(0.2), voice(0.6), silence(1.0)]), 18):
             await wire.append(piece)
         await wire.wait_for("input_audio_buffer.speech_started")
@@ -228,6 +233,7 @@ async def test_appends_over_the_limit_are_refused_by_name(scripted: Config) -> N
 async def test_audio_that_was_refused_does_not_shift_what_the_ears_count(scripted: Config) -> None:
     config = scripted.model_copy(update={"max_buffer_s": 2.0})
     async with started(config) as service, driving(service) as wire:
+        await wire.update(audio=SERVER_VAD)
         await wire.append(silence(0.5))
         await wire.append(voice(3.0), event_id="much")
         refused = (await wire.wait_for("error"))["error"]

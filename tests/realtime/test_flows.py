@@ -84,8 +84,8 @@ def test_times_count_received_audio_and_include_padding_and_silence() -> None:
 
     assert pair.of("input_audio_buffer.speech_started")[0]["audio_start_ms"] == 860
     assert pair.of("input_audio_buffer.speech_stopped")[0]["audio_end_ms"] == 1920
-    # Transcribed from the first 128 ms of the pause on.
-    assert len(pair.last(Transcribe).pcm) == (1920 - 320 + 128 - 860) * 16 * 2
+    # Transcribed from the first 96 ms of the pause on.
+    assert len(pair.last(Transcribe).pcm) == (1920 - 320 + 96 - 860) * 16 * 2
 
 
 def test_the_transcriber_hears_with_the_hints_of_the_session() -> None:
@@ -255,7 +255,7 @@ def test_a_session_may_forbid_interruption() -> None:
 
 def test_a_session_may_answer_only_when_asked() -> None:
     pair = Pair()
-    detection = {"type": "semantic_vad", "create_response": False}
+    detection = {"type": "server_vad", "create_response": False}
     pair.update(audio={"input": {"turn_detection": detection}})
     pair.say("hello")
 

@@ -72,6 +72,7 @@ class Recorder:
         self.log: list[Any] = []
         self.timings_ms: Mapping[str, int] = {}
         self.spoke = asyncio.Event()
+        self.prepared = asyncio.Event()
 
     def receive_message(self, start: Start, message: PipelineMessage) -> None:
         self.log.append(message)
@@ -79,6 +80,9 @@ class Recorder:
     def receive_audio(self, start: Start, payload: bytes, samples: int) -> None:
         self.log.append(samples)
         self.spoke.set()
+
+    def receive_prepared(self, start: Start) -> None:
+        self.prepared.set()
 
     def receive_timings(self, start: Start, timings_ms: Mapping[str, int]) -> None:
         self.timings_ms = timings_ms

@@ -23,7 +23,7 @@ def kinds(events: list[dict[str, object]]) -> list[object]:
 
 def test_a_short_pause_starts_the_transcription_and_tells_nobody() -> None:
     pair = Pair()
-    pause(pair, 96)
+    pause(pair, 64)
     assert pair.all(Transcribe) == []
     pair.turn_page()
     pair.hear(0.0, 32)
