@@ -53,6 +53,20 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Give nothing more of this reply until it is resumed or aborted; its playback stands still."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on with a paused reply where its listener stopped."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
     """Stop a request and drop whatever of it is still queued. Unknown ids are ignored."""
 
@@ -72,4 +86,6 @@ class SetInputFormat:
     rate_hz: int
 
 
-Command = Transcribe | Judge | StartReply | Release | Abort | ResetEars | SetInputFormat
+Command = (
+    Transcribe | Judge | StartReply | Release | Pause | Resume | Abort | ResetEars | SetInputFormat
+)

@@ -39,8 +39,10 @@ from realtime.commands import (
     Abort,
     Command,
     Judge,
+    Pause,
     Release,
     ResetEars,
+    Resume,
     SetInputFormat,
     StartReply,
     Transcribe,
@@ -87,7 +89,7 @@ class Driver:
         self._send = send
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._guesses: dict[str, Reply] = {}  # speculative, not yet released
+        self._replies: dict[str, Reply] = {}
         self._session = Session(new_settings(service.config, model))
         self._input_format = AudioFormat()
         self._microphone: MicrophoneDecoder | None = None  # made with the first append
@@ -184,10 +186,10 @@ class Driver:
                 self._spawn(start, partial(self._transcribe, command), self._take_transcript)
             case Judge(start=start):
                 self._spawn(start, partial(self._judge, command), self._take_judgement)
-            case StartReply(start=start):
-                self._spawn(start, partial(self._reply, command), self.receive_message)
-            case Release(request_id=request_id):
-                self._release(request_id)
+            case StartReply():
+                self._start_reply(command)
+            case Release() | Pause() | Resume():
+                self._steer(command)
             case Abort(request_id=request_id):
                 self._abort(request_id)
             case ResetEars():
@@ -200,11 +202,12 @@ class Driver:
         start: Start,
         work: Callable[[], Awaitable[None]],
         receive: Callable[[Start, PipelineMessage], None],
-    ) -> None:
+    ) -> asyncio.Task[None]:
         request_id = start.request_id
         task = self._tasks.create_task(self._contain(start, work, receive), name=request_id)
         self._running[request_id] = task
         task.add_done_callback(lambda _: self._running.pop(request_id, None))
+        return task
 
     async def _contain(
         self,
@@ -219,13 +222,20 @@ class Driver:
             logger.exception("request %s failed", start.request_id)
             receive(start, Failed("server_error", "The server had an error while replying."))
 
-    def _release(self, request_id: str) -> None:
-        if (guess := self._guesses.pop(request_id, None)) is not None:
-            points, self._turn_s = self._turn_s, {}
-            guess.release(points)
+    def _steer(self, command: Release | Pause | Resume) -> None:
+        reply = self._replies.get(command.request_id)
+        if reply is None:
+            return
+        match command:
+            case Release():
+                points, self._turn_s = self._turn_s, {}
+                reply.release(points)
+            case Pause():
+                reply.pause()
+            case Resume():
+                reply.resume()
 
     def _abort(self, request_id: str) -> None:
-        self._guesses.pop(request_id, None)
         self._engine.abort(request_id)
         if (task := self._running.pop(request_id, None)) is not None:
             task.cancel()
@@ -273,13 +283,13 @@ class Driver:
 
     # -- replying --------------------------------------------------------------------------------
 
-    async def _reply(self, command: StartReply) -> None:
+    def _start_reply(self, command: StartReply) -> None:
         now_s = self._clock()
         points = dict(self._turn_s)
         reply = Reply(
             self._engine,
             command.start,
-            ReplyEncoder(AudioFormat(command.format, command.rate_hz)),
+            partial(ReplyEncoder, AudioFormat(command.format, command.rate_hz)),
             self,
             lead_ms=self._config.pacing_lead_ms,
             clock=self._clock,
@@ -287,11 +297,11 @@ class Driver:
             points={**points, "reply_start": now_s},
             on_underrun=self._service.metrics.underruns.inc,
         )
-        if command.start.speculative:
-            self._guesses[command.start.request_id] = reply
-        else:
+        if not command.start.speculative:
             self._turn_s = {}
-        await reply.run()
+        self._replies[command.start.request_id] = reply
+        task = self._spawn(command.start, reply.run, self.receive_message)
+        task.add_done_callback(lambda _: self._replies.pop(command.start.request_id, None))
 
     def receive_message(self, start: Start, message: PipelineMessage) -> None:
         """A reply's text, calls and alignment, and last its End or Failed."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pipeline.messages import End, Failed, Plan, Start, TextDelta
 from realtime.commands import Abort, Transcribe
 from realtime.conversation import Entry
+from realtime.interruption import is_echo
+from realtime.invented import is_invented
 from realtime.outgoing import Outgoing
 from realtime.protocol import server
 from realtime.protocol.config import AnyFormat, Pcm, Transcription, rate_of
@@ -23,6 +25,8 @@ class _Listening:
     seconds: float
     shown: bool
     withheld: bool
+    over: str
+    told: int = 0  # pieces
     pieces: list[str] = field(default_factory=list)
     ending: End | Failed | None = None
 
@@ -37,6 +41,11 @@ class Heard:
     entry: Entry
     failure: Failed | None = None
     logprob: float | None = None
+
+
+def _is_nobodys(transcript: str, end: End, over: str) -> bool:
+    """Whether the Transcriber has made it up, or heard Sori itself."""
+    return is_invented(transcript, end.meta) or is_echo(transcript, over)
 
 
 _AS_RECEIVED = Pcm(rate=16_000)
@@ -61,15 +70,17 @@ class Hearing:
         *,
         shown: bool = True,
         withheld: bool = False,
+        over: str = "",
     ) -> None:
         """Have a part of an item transcribed. wish: what the session says of transcription.
 
-        withheld: the item may never be; events about it wait for `reveal`.
+        withheld: the item may never be; events about it wait for `reveal`. over: what Sori was
+        saying meanwhile, which is not taken for words of the user's.
         """
         entry.transcripts[content_index] = None
         request_id = self._out.new_id("transcribe")
         self._running[request_id] = _Listening(
-            entry, content_index, seconds, shown and wish is not None, withheld
+            entry, content_index, seconds, shown and wish is not None, withheld, over
         )
         start = Start(
             request_id=request_id,
@@ -86,12 +97,16 @@ class Hearing:
         if listening is None:
             return None
         if isinstance(message, TextDelta):
+            self._say_delta(listening)
             listening.pieces.append(message.text)
-            self._say_delta(listening, message.text)
             return None
         listening.ending = message
         failure = message if isinstance(message, Failed) else None
-        transcript = "" if failure else "".join(listening.pieces).strip()
+        transcript = "".join(listening.pieces).strip()
+        if isinstance(message, Failed) or _is_nobodys(transcript, message, listening.over):
+            transcript = ""
+            listening.pieces.clear()
+        self._say_delta(listening)
         listening.entry.transcripts[listening.content_index] = transcript
         if not listening.withheld:
             self._finish(request_id, listening)
@@ -103,8 +118,8 @@ class Hearing:
         for request_id, listening in list(self._running.items()):
             if listening.entry is entry and listening.withheld:
                 listening.withheld = False
-                self._say_delta(listening, "".join(listening.pieces))
                 if listening.ending is not None:
+                    self._say_delta(listening)
                     self._finish(request_id, listening)
 
     def _finish(self, request_id: str, listening: _Listening) -> None:
@@ -128,8 +143,13 @@ class Hearing:
         for listening in list(self._running.values()):
             self.forget(listening.entry)
 
-    def _say_delta(self, listening: _Listening, text: str) -> None:
-        if listening.shown and text and not listening.withheld:
+    def _say_delta(self, listening: _Listening) -> None:
+        """Say what was not said yet. The last piece waits for the end: it may be nobody's words."""
+        if listening.withheld:
+            return
+        text = "".join(listening.pieces[listening.told :])
+        listening.told = len(listening.pieces)
+        if listening.shown and text:
             self._out.say(
                 server.TranscriptionDelta(
                     event_id=self._out.event_id(),

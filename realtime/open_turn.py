@@ -16,6 +16,7 @@ class OpenTurn:
     guess: that item, being transcribed since the last pause; None while there is no guess.
     may_guess: once in a pause. logprob: of the guess's transcript. sound: whether it sounds
     finished; judging: the request that finds out. judgements: how often it was asked in this pause.
+    doubted: it may be no turn: the reply it began in is paused. over: what that reply had said.
     """
 
     item_id: str
@@ -26,6 +27,8 @@ class OpenTurn:
     sound: float | None = None
     judging: str | None = None
     judgements: int = 0
+    doubted: bool = False
+    over: str = ""
 
     @property
     def text(self) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipeline.messages import Alignment, End, Failed, PromptItem, TextDelta, ToolCallDelta
 from realtime import errors
-from realtime.commands import Abort, Release, StartReply
+from realtime.commands import Abort, Pause, Release, Resume, StartReply
 from realtime.conversation import Conversation, Entry, prompt_items
 from realtime.errors import ClientError
 from realtime.hearing import Heard, Hearing
@@ -63,6 +63,7 @@ class Replies:
         self._active: Reply | None = None  # the one of the conversation
         self._generation = 0
         self._guess: _Guess | None = None
+        self._doubted = False  # whether what interrupts may be no speech
         self.user_is_speaking = False
         self.voice_heard = False
 
@@ -202,9 +203,11 @@ class Replies:
         if reply.generation:  # it was begun as a guess
             reply.start()
             self._out.ask(Release(reply.id))
-            return
-        self._run(reply, prompt_items(reply.spec.instructions, entries), speculative=False)
-        reply.start()
+        else:
+            self._run(reply, prompt_items(reply.spec.instructions, entries), speculative=False)
+            reply.start()
+        if self._doubted and reply is self._active:
+            self._pause(reply)
 
     def _run(self, reply: Reply, items: tuple[PromptItem, ...], *, speculative: bool) -> None:
         self._generation += 1
@@ -272,6 +275,8 @@ class Replies:
         """The next message of a reply."""
         reply = self._live(request_id, generation)
         if reply is None:
+            if isinstance(message, Failed):
+                self._fail_paused(request_id, message)
             return
         match message:
             case End(reason="length", usage=usage):
@@ -284,6 +289,12 @@ class Replies:
                 self._fail(reply, message)
             case _:
                 reply.add(message)
+
+    def _fail_paused(self, request_id: str, failure: Failed) -> None:
+        """Of a paused reply nothing comes, unless whoever runs it has failed."""
+        reply = self._replies.get(request_id)
+        if reply is not None and reply.state is ReplyState.PAUSED:
+            self._fail(reply, failure)
 
     def receive_audio(
         self, request_id: str, generation: int, payloads: list[bytes], samples: int
@@ -312,8 +323,35 @@ class Replies:
 
     def interrupt(self) -> None:
         """The user speaks: the conversation's reply stops. One that is held waits."""
+        self._doubted = False
         if self._active is not None and self._active.state is not ReplyState.HELD:
             self._cancel(self._active, CANCELLED_BY_SPEECH)
+
+    def pause(self) -> None:
+        """The user may be interrupting: nothing more of the conversation's reply for now."""
+        self._doubted = True
+        if self._active is not None and self._active.state is ReplyState.RUNNING:
+            self._pause(self._active)
+
+    def _pause(self, reply: Reply) -> None:
+        reply.pause()
+        self._out.ask(Pause(reply.id))
+
+    def resume(self) -> None:
+        """The user was not: it goes on as if nothing had happened."""
+        self._doubted = False
+        if self._active is not None and self._active.state is ReplyState.PAUSED:
+            self._active.resume()
+            self._out.ask(Resume(self._active.id))
+
+    @property
+    def paused(self) -> bool:
+        """Whether the conversation's reply is paused."""
+        return self._active is not None and self._active.state is ReplyState.PAUSED
+
+    def speaking_text(self) -> str:
+        """What the conversation's reply has said so far."""
+        return self._active.spoken_text if self._active is not None else ""
 
     def cancel_all(self) -> None:
         """The session ends."""
@@ -325,7 +363,7 @@ class Replies:
                 self._cancel(reply, CANCELLED_BY_CLIENT)
 
     def _cancel(self, reply: Reply, details: StatusDetails) -> None:
-        if reply.state is ReplyState.RUNNING:
+        if reply.state in (ReplyState.RUNNING, ReplyState.PAUSED):
             self._out.ask(Abort(reply.id))
         self._remove(reply)
         reply.end(ReplyTrigger.CANCEL, details)

@@ -70,7 +70,7 @@ class Reply:
         self,
         engine: Engine,
         start: Start,
-        encoder: VoiceEncoder,
+        make_encoder: Callable[[], VoiceEncoder],
         listener: Listener,
         *,
         lead_ms: int,
@@ -81,7 +81,7 @@ class Reply:
     ) -> None:
         self._engine = engine
         self._start = start
-        self._encoder = encoder
+        self._make_encoder = make_encoder
         self._listener = listener
         self._clock = clock
         self._zero_s = zero_s
@@ -92,6 +92,7 @@ class Reply:
         self._released = asyncio.Event()
         self._withheld: list[PipelineMessage] = []
         self._prepared = False
+        self._paused = False
         if not start.speculative:
             self._released.set()
         self._timings_ms: dict[str, int] = {}
@@ -103,10 +104,25 @@ class Reply:
         for name, at_s in points.items():
             self._note(name, at_s)
         self._engine.release(self._start.request_id)
-        withheld, self._withheld = self._withheld, []
         self._released.set()
+        if not self._paused:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        withheld, self._withheld = self._withheld, []
         for message in withheld:
             self._listener.receive_message(self._start, message)
+
+    def pause(self) -> None:
+        """Tell the listener nothing until `resume`: it may be interrupting."""
+        self._paused = True
+        self._pacer.pause()
+
+    def resume(self) -> None:
+        """It was not: hand over what was withheld, and go on from where its playback stopped."""
+        self._paused = False
+        self._pacer.resume()
+        self._hand_over()
 
     async def run(self) -> None:
         """Everything from submit to the last payload; then the timings and the end.
@@ -122,6 +138,7 @@ class Reply:
             else:
                 await self._queue.put(None)
         await self._released.wait()
+        await self._pacer.going()
         self._note("end", self._clock())
         self._listener.receive_timings(self._start, self._timings_ms)
         self._listener.receive_message(self._start, end)
@@ -137,7 +154,7 @@ class Reply:
                         await self._queue.put(message)
                     case Mark(name=name, at_s=at_s):
                         self._note(name, at_s)
-                    case _ if self._released.is_set():
+                    case _ if self._released.is_set() and not self._paused:
                         self._listener.receive_message(self._start, message)
                     case _:
                         self._withheld.append(message)
@@ -152,6 +169,7 @@ class Reply:
                 self._listener.receive_prepared(self._start)
 
     async def _play(self) -> None:
+        encoder = self._make_encoder()
         describing: list[Alignment] = []
         await self._released.wait()
         while (message := await self._queue.get()) is not None:
@@ -165,8 +183,9 @@ class Reply:
                 for alignment in describing:
                     self._listener.receive_message(self._start, alignment)
                 describing.clear()
-                self._send(self._encoder.encode(piece))
-        self._send(self._encoder.flush())
+                self._send(encoder.encode(piece))
+        await self._pacer.going()
+        self._send(encoder.flush())
 
     async def _admit(self, samples: int) -> None:
         underruns = self._playhead.underruns

@@ -126,6 +126,12 @@ class Reply:
         """Whether it leaves the conversation alone."""
         return self._conversation is None
 
+    @property
+    def spoken_text(self) -> str:
+        """What its voice says, as far as it is known."""
+        spoken = self._message.entry.spoken if self._message is not None else None
+        return spoken.text if spoken is not None else ""
+
     def announce(self) -> None:
         """Tell the client of it."""
         self.state = advance(self.state, ReplyTrigger.ANNOUNCE)
@@ -146,6 +152,14 @@ class Reply:
     def start(self) -> None:
         """What the cascade makes is wanted from now on."""
         self.state = advance(self.state, ReplyTrigger.START)
+
+    def pause(self) -> None:
+        """The client may be interrupting it."""
+        self.state = advance(self.state, ReplyTrigger.PAUSE)
+
+    def resume(self) -> None:
+        """The client was not."""
+        self.state = advance(self.state, ReplyTrigger.RESUME)
 
     # -- what the cascade makes ------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from pipeline.messages import (
     ToolCallDelta,
     TurnEnd,
 )
-from realtime import errors
+from realtime import errors, interruption
 from realtime.commands import Abort, Command, Judge, ResetEars, SetInputFormat
 from realtime.conversation import Conversation, Entry
 from realtime.errors import ClientError
@@ -215,7 +215,10 @@ class Session:
             # What was heard so far stays, for the client to commit.
             self._turns = None
             self._drop_guess()
+            if self._turn is not None:
+                self._turn.doubted = False
             self._replies.user_is_speaking = False
+            self._replies.resume()
             self._replies.release_held()
         elif self._turns is not None:
             self._turns.reconfigure(detection)
@@ -262,11 +265,13 @@ class Session:
         if self._turns.speaking:
             turn.may_guess = True
             self._drop_guess()
+            if turn.doubted and self._turns.speech_ms >= self._confirm_ms:
+                self._confirm(turn)
         elif turn.may_guess and self._turns.paused:
             turn.may_guess = False
             pcm = self._buffer.peek(turn.start_sample, heard_until)
             turn.guess = self._user_item(turn.item_id)
-            self._transcribe(turn.guess, pcm, withheld=True)
+            self._transcribe(turn.guess, pcm, turn.over, withheld=True)
         self._end_turn_if_over()
 
     def _end_turn_if_over(self) -> None:
@@ -324,8 +329,55 @@ class Session:
         )
         detection = self._config.audio.input.turn_detection
         if detection is not None and detection.interrupt_response:
+            self._turn.over = self._replies.speaking_text()
             self._replies.user_is_speaking = True
-            self._replies.interrupt()
+            if self._config.audio.output.keeps_buffer:
+                self._turn.doubted = True
+                self._replies.pause()
+            else:
+                self._replies.interrupt()
+
+    # -- interruptions that may be none ----------------------------------------------------------
+
+    @property
+    def _confirm_ms(self) -> int:
+        detection = self._config.audio.input.turn_detection
+        asked = detection.interrupt_confirm_ms if detection is not None else None
+        return interruption.CONFIRM_MS if asked is None else asked
+
+    def _confirm(self, turn: OpenTurn) -> None:
+        """It is an interruption: the reply that was paused is over."""
+        turn.doubted = False
+        self._replies.interrupt()
+
+    def _dismiss_turn(self, turn: OpenTurn) -> None:
+        """It was no turn: no item, and the reply goes on."""
+        assert self._turns is not None
+        end_ms = samples_to_ms(self._turns.end(), INPUT_RATE_HZ)
+        event_id = self._out.event_id
+        self._out.say(
+            server.SpeechStopped(event_id=event_id(), audio_end_ms=end_ms, item_id=turn.item_id)
+        )
+        self._out.say(server.SpeechDismissed(event_id=event_id(), item_id=turn.item_id))
+        self._drop_guess()
+        self._turn = None
+        self._replies.user_is_speaking = False
+        self._replies.resume()
+        self._replies.release_held()
+
+    def _settle_doubt(self, turn: OpenTurn) -> bool:
+        """With the words there is no doubt any more. False if the turn was none."""
+        if not turn.doubted:
+            return True
+        # Said to a question that is over, "mhm" is an answer.
+        passing = self._replies.paused and interruption.is_backchannel(turn.text or "")
+        if turn.text and not passing:
+            self._confirm(turn)
+            return True
+        self._dismiss_turn(turn)
+        return False
+
+    # --------------------------------------------------------------------------------------------
 
     def _stop_turn(self, end_sample: int) -> None:
         turn = self._turn
@@ -359,6 +411,8 @@ class Session:
         turn, self._turn = self._turn, None
         if turn is not None:
             self._stop_judging(turn)
+            if turn.doubted:
+                self._confirm(turn)
         guess = turn.guess if turn is not None else None
         entry = guess or self._user_item(turn.item_id if turn is not None else out.new_id("item"))
         previous_id = self._conversation.last_id
@@ -370,7 +424,7 @@ class Session:
         )
         self._say_added(entry)
         if guess is None:
-            self._transcribe(entry, pcm)
+            self._transcribe(entry, pcm, turn.over if turn is not None else "")
         else:
             self._hearing.reveal(entry)
         return entry
@@ -378,10 +432,12 @@ class Session:
     def _user_item(self, item_id: str) -> Entry:
         return Entry(UserMessage(id=item_id, status="completed", content=(InputAudio(),)))
 
-    def _transcribe(self, entry: Entry, pcm: bytes, *, withheld: bool = False) -> None:
+    def _transcribe(
+        self, entry: Entry, pcm: bytes, over: str = "", *, withheld: bool = False
+    ) -> None:
         seconds = len(pcm) / 2 / INPUT_RATE_HZ
         wish = self._config.audio.input.transcription
-        self._hearing.begin(entry, 0, pcm, seconds, wish, withheld=withheld)
+        self._hearing.begin(entry, 0, pcm, seconds, wish, withheld=withheld, over=over)
 
     def _clear_buffer(self) -> None:
         self._buffer.clear()
@@ -393,6 +449,7 @@ class Session:
         """The audio of an open turn is gone: no `speech_stopped` will follow."""
         self._drop_guess()
         self._replies.drop_guess()
+        self._replies.resume()
         self._turn = None
         if self._turns is not None:
             self._turns.reset(self._buffer.end)
@@ -452,6 +509,8 @@ class Session:
         if entry.spoken is not None:
             # Clients count what they played and overshoot by a little: that is no error.
             audio_end_ms = entry.spoken.hear(event.audio_end_ms)
+            if entry.in_progress and self._turn is not None and self._turn.doubted:
+                self._confirm(self._turn)
         elif event.audio_end_ms == 0:
             audio_end_ms = 0  # it has no audio of which to hear more
         else:
@@ -482,6 +541,8 @@ class Session:
         if heard.failure is not None:
             self._drop_guess()  # the turn's end will ask again
         else:
+            if not self._settle_doubt(turn):
+                return
             turn.logprob = heard.logprob
             if detection is not None and detection.create_response:
                 self._replies.guess(self._config, heard.entry)

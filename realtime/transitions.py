@@ -16,6 +16,7 @@ class ReplyState(StrEnum):
     HELD = "held"
     WAITING = "waiting"  # announced; what it answers is still being transcribed
     RUNNING = "running"  # the cascade works on it
+    PAUSED = "paused"  # the same, but nothing of it is told: the user may be interrupting
     COMPLETED = "completed"
     INCOMPLETE = "incomplete"
     CANCELLED = "cancelled"
@@ -29,6 +30,8 @@ class ReplyTrigger(StrEnum):
     ANNOUNCE = "announce"
     DROP = "drop"
     START = "start"
+    PAUSE = "pause"
+    RESUME = "resume"
     FINISH = "finish"
     RUN_OUT = "run_out"  # of tokens
     CANCEL = "cancel"
@@ -41,6 +44,10 @@ TRANSITIONS: dict[tuple[ReplyState, ReplyTrigger], ReplyState] = {
     (ReplyState.WAITING, ReplyTrigger.START): ReplyState.RUNNING,
     (ReplyState.WAITING, ReplyTrigger.CANCEL): ReplyState.CANCELLED,
     (ReplyState.WAITING, ReplyTrigger.FAIL): ReplyState.FAILED,
+    (ReplyState.RUNNING, ReplyTrigger.PAUSE): ReplyState.PAUSED,
+    (ReplyState.PAUSED, ReplyTrigger.RESUME): ReplyState.RUNNING,
+    (ReplyState.PAUSED, ReplyTrigger.CANCEL): ReplyState.CANCELLED,
+    (ReplyState.PAUSED, ReplyTrigger.FAIL): ReplyState.FAILED,
     (ReplyState.RUNNING, ReplyTrigger.FINISH): ReplyState.COMPLETED,
     (ReplyState.RUNNING, ReplyTrigger.RUN_OUT): ReplyState.INCOMPLETE,
     (ReplyState.RUNNING, ReplyTrigger.CANCEL): ReplyState.CANCELLED,

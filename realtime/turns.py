@@ -42,6 +42,11 @@ class Turns:
         return samples_to_ms(self._endpointer.silence_samples, INPUT_RATE_HZ)
 
     @property
+    def speech_ms(self) -> int:
+        """Speech in the open turn, pauses left out."""
+        return samples_to_ms(self._endpointer.speech_samples, INPUT_RATE_HZ)
+
+    @property
     def paused(self) -> bool:
         """Whether the open turn is in a pause long enough to guess that it is over."""
         return self.silence_ms >= GUESS_SILENCE_MS

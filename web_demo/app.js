@@ -138,7 +138,7 @@ class Conversation {
 
   /** Stop the sound, and tell the server how much of it was heard. */
   async hush() {
-    if (!this.player.active.size) return;
+    if (!this.player.active.size) return this.player.resume();
     const playing = [...this.player.active];
     this.decoder.reset();
     const cuts = await this.player.flush();
@@ -165,7 +165,7 @@ class Conversation {
 
   /** @param {string} item */
   onSpeechStarted(item) {
-    void this.hush();
+    this.player.pause();
     transcript.begin(item, "user");
     enter("hearing");
   }
@@ -174,6 +174,19 @@ class Conversation {
   onSpeechStopped(_item) {
     this.asked = this.voiceEnd || performance.now();
     enter("thinking");
+  }
+
+  /** @param {string} item */
+  onSpeechDismissed(item) {
+    transcript.finish(item);
+    this.asked = 0;
+    this.player.resume();
+    enter(this.player.active.size ? "speaking" : "listening");
+  }
+
+  /** @param {string} _item */
+  onCommitted(_item) {
+    void this.hush();
   }
 
   /** @param {string} item @param {string} words @param {boolean} final */
@@ -208,6 +221,7 @@ class Conversation {
 
   /** @param {any} response */
   onResponseDone(response) {
+    if (response.status === "cancelled") void this.hush();
     for (const item of response.output) transcript.finish(item.id);
     const timings = response.sori?.timings_ms;
     if (this.heard && timings) readout.show(this.heard, timings);

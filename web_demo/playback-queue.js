@@ -58,6 +58,28 @@ export class PlaybackQueue {
     /** @type {Track[]} */
     this.tracks = [];
     this.fade = new Float32Array(0);
+    this.paused = false;
+  }
+
+  /** Stops at once, and keeps what is not played yet. */
+  pause() {
+    if (this.paused) return;
+    this.paused = true;
+    this.fadeOut();
+  }
+
+  /** Goes on where it was paused. */
+  resume() {
+    this.paused = false;
+  }
+
+  /** The next few milliseconds, falling to silence. */
+  fadeOut() {
+    const head = this.tracks[0];
+    if (!head?.started || !head.buffered) return;
+    const fade = new Float32Array(Math.round((this.rateHz * FADE_MS) / 1000));
+    const size = head.take(fade, 0, fade.length);
+    this.fade = fade.map((x, i) => (i < size ? x * (1 - i / size) : 0));
   }
 
   /** @param {string} item @param {Float32Array} samples @param {number} inputHz */
@@ -85,12 +107,8 @@ export class PlaybackQueue {
 
   /** Stops at once. @returns {Cut[]} the items that were not heard to their end, and how much of each was */
   flush() {
-    const head = this.tracks[0];
-    if (head?.started && head.buffered) {
-      const fade = new Float32Array(Math.round((this.rateHz * FADE_MS) / 1000));
-      const size = head.take(fade, 0, fade.length);
-      this.fade = fade.map((x, i) => (i < size ? x * (1 - i / size) : 0));
-    }
+    if (!this.paused) this.fadeOut();
+    this.paused = false;
     const cuts = this.tracks.map((track) => ({
       item: track.item,
       playedMs: Math.floor((track.played * 1000) / this.rateHz),
@@ -107,7 +125,7 @@ export class PlaybackQueue {
     let at = Math.min(out.length, this.fade.length);
     out.set(this.fade.subarray(0, at));
     this.fade = this.fade.subarray(at);
-    while (at < out.length && this.tracks.length) {
+    while (at < out.length && this.tracks.length && !this.paused) {
       const track = this.tracks[0];
       if (track.waiting && !this.mayStart(track)) break;
       track.waiting = false;

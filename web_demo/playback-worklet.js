@@ -22,6 +22,8 @@ class PlaybackProcessor extends scope.AudioWorkletProcessor {
   receive(message) {
     if (message.type === "push") this.queue.push(message.item, message.samples, message.rateHz);
     else if (message.type === "end") this.queue.end(message.item);
+    else if (message.type === "pause") this.queue.pause();
+    else if (message.type === "resume") this.queue.resume();
     else if (message.type === "flush") {
       const cuts = this.queue.flush();
       this.port.postMessage({ type: "flushed", id: message.id, cuts });

@@ -50,6 +50,16 @@ export class Player {
     this.node?.port.postMessage({ type: "end", item });
   }
 
+  /** Stands still, and keeps what is not played yet. */
+  pause() {
+    this.node?.port.postMessage({ type: "pause" });
+  }
+
+  /** Goes on where it was paused. */
+  resume() {
+    this.node?.port.postMessage({ type: "resume" });
+  }
+
   /** Stops at once. @returns {Promise<Cut[]>} what was unfinished, and how much of it was played */
   flush() {
     this.active.clear();

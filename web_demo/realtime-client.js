@@ -14,6 +14,8 @@ import { fromBase64, toBase64 } from "./pcm.js";
  * @property {() => void} onReady the session is configured
  * @property {(item: string) => void} onSpeechStarted
  * @property {(item: string) => void} onSpeechStopped
+ * @property {(item: string) => void} onSpeechDismissed it was no turn: what was paused goes on
+ * @property {(item: string) => void} onCommitted it is a turn
  * @property {(item: string, text: string, final: boolean) => void} onUserText text so far
  * @property {(item: string) => void} onReplyStarted
  * @property {(item: string, delta: string) => void} onReplyText
@@ -36,7 +38,8 @@ export function sessionOf(settings) {
         transcription: { model: "whisper-1" },
         turn_detection: { type: "semantic_vad" },
       },
-      output: { format, voice: settings.voice, speed: settings.speed },
+      // Playback is paused while somebody speaks, and only flushed when it was meant.
+      output: { format, voice: settings.voice, speed: settings.speed, keeps_buffer: true },
     },
   };
 }
@@ -125,6 +128,10 @@ export class RealtimeClient {
         return on.onSpeechStarted(event.item_id);
       case "input_audio_buffer.speech_stopped":
         return on.onSpeechStopped(event.item_id);
+      case "sori.speech_dismissed":
+        return on.onSpeechDismissed(event.item_id);
+      case "input_audio_buffer.committed":
+        return on.onCommitted(event.item_id);
       case "conversation.item.input_audio_transcription.delta":
         return this.addUserText(event.item_id, event.delta);
       case "conversation.item.input_audio_transcription.completed":

@@ -73,6 +73,10 @@ class Transcription(Wire):
     delay: str | None = Field(None, exclude_if=absent)
 
 
+# An extension: speech this long interrupts, whatever it says; null leaves it to the server.
+InterruptConfirmMs = Field(None, ge=0, le=10_000, exclude_if=absent)
+
+
 class ServerVad(Wire):
     """A turn ends with a silence of a set length."""
 
@@ -83,6 +87,7 @@ class ServerVad(Wire):
     idle_timeout_ms: int | None = Field(None, ge=5_000, le=30_000)
     create_response: bool = True
     interrupt_response: bool = True
+    interrupt_confirm_ms: int | None = InterruptConfirmMs
 
 
 class SemanticVad(Wire):
@@ -92,6 +97,7 @@ class SemanticVad(Wire):
     eagerness: Literal["low", "medium", "high", "auto"] = "auto"
     create_response: bool = True
     interrupt_response: bool = True
+    interrupt_confirm_ms: int | None = InterruptConfirmMs
 
 
 TurnDetection = Annotated[ServerVad | SemanticVad, Field(discriminator="type")]
@@ -120,11 +126,16 @@ Voice = Annotated[str, BeforeValidator(_name_of), Field(min_length=1, max_length
 
 
 class AudioOutput(Wire):
-    """How replies sound. Voices that the server does not have are replaced by its default."""
+    """How replies sound. Voices that the server does not have are replaced by its default.
+
+    keeps_buffer, an extension: on `speech_started` the client pauses its playback and keeps what it
+    has not played. Then a cough only pauses the reply.
+    """
 
     format: Format = Pcm()
     voice: Voice = "marin"
     speed: float = Field(1.0, ge=0.25, le=1.5)
+    keeps_buffer: bool | None = Field(None, exclude_if=absent)
 
 
 class Audio(Wire):

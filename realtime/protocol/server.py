@@ -70,6 +70,15 @@ class SpeechStopped(_ServerEvent):
     item_id: str
 
 
+class SpeechDismissed(_ServerEvent):
+    """An extension, for sessions with `keeps_buffer`: what was announced by `speech_started` was no
+    turn, and there will be no item. Playback goes on where it was paused.
+    """
+
+    type: Literal["sori.speech_dismissed"] = "sori.speech_dismissed"
+    item_id: str
+
+
 class Committed(_ServerEvent):
     """The buffer has become an item."""
 
@@ -334,6 +343,7 @@ ServerEvent = (
     | Error
     | SpeechStarted
     | SpeechStopped
+    | SpeechDismissed
     | Committed
     | Cleared
     | ItemAdded

@@ -62,6 +62,34 @@ test("a flush fades out within 5 ms and tells what was heard of each reply", () 
   assert.ok(out.subarray(ms(5)).every((x) => x === 0));
 });
 
+test("a pause fades out and keeps what follows for later", () => {
+  const queue = new PlaybackQueue(RATE, 40);
+  queue.push("a", ones(ms(200)), RATE);
+  queue.end("a");
+  render(queue, ms(100));
+  queue.pause();
+  queue.pause();
+  const { out, events } = render(queue, ms(300));
+  assert.ok(out[0] > 0.4);
+  assert.ok(out.subarray(ms(5)).every((x) => x === 0));
+  assert.deepEqual(events, []);
+  queue.resume();
+  const rest = render(queue, ms(200));
+  assert.ok(rest.out.subarray(0, ms(95)).every((x) => x === 0.5));
+  assert.deepEqual(rest.events.at(-1), { type: "drained", item: "a", offset: ms(95) });
+});
+
+test("a flush ends a pause", () => {
+  const queue = new PlaybackQueue(RATE, 40);
+  queue.push("a", ones(ms(200)), RATE);
+  render(queue, ms(100));
+  queue.pause();
+  assert.deepEqual(queue.flush(), [{ item: "a", playedMs: 105 }]);
+  render(queue, ms(20));
+  queue.push("b", ones(ms(100)), RATE);
+  assert.equal(render(queue, ms(10)).events[0].item, "b");
+});
+
 test("a resampled tone keeps its pitch and its length, in chunks of any size", () => {
   for (const [from, to] of [[48000, 24000], [24000, 44100], [24000, 48000]]) {
     const tone = Float32Array.from({ length: from }, (_, i) => Math.sin((2 * Math.PI * 440 * i) / from));

@@ -41,6 +41,15 @@ test("Opus is asked for in both directions", () => {
   assert.equal(audio.output.voice, "coral");
 });
 
+test("the page keeps its buffer while somebody speaks, and is told what came of it", () => {
+  const { told, receive } = connected();
+  assert.equal(sessionOf(SETTINGS).audio.output.keeps_buffer, true);
+  receive({ type: "input_audio_buffer.speech_started", item_id: "u" });
+  receive({ type: "sori.speech_dismissed", item_id: "u" });
+  receive({ type: "input_audio_buffer.committed", item_id: "v" });
+  assert.deepEqual(told, [["onSpeechStarted", "u"], ["onSpeechDismissed", "u"], ["onCommitted", "v"]]);
+});
+
 test("deltas of the user's words add up until the transcript is complete", () => {
   const { told, receive } = connected();
   const type = "conversation.item.input_audio_transcription";

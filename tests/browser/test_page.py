@@ -38,14 +38,24 @@ FLAGS = [
 ]
 
 
-def recorded(path: Path, *parts: float | str) -> Path:
-    """A microphone's recording: seconds of silence and names of clips, in order."""
+def humming(seconds: float = 0.35) -> NDArray[np.float32]:
+    """What a listener says: "mm"."""
+    t = np.arange(int(seconds * MICROPHONE_HZ)) / MICROPHONE_HZ
+    phase = 2 * np.pi * np.cumsum(130 + 10 * np.sin(2 * np.pi * 3 * t)) / MICROPHONE_HZ
+    tone = sum(np.sin(h * phase) / h for h in range(1, 4))
+    return (0.25 * tone * np.hanning(len(t))).astype(np.float32)
+
+
+def recorded(path: Path, *parts: float | str | NDArray[np.float32]) -> Path:
+    """A microphone's recording: seconds of silence, names of clips and samples, in order."""
     clips = {recording.name: recording.samples for recording in recordings()}
     pieces: list[NDArray[np.float32]] = []
     for part in parts:
         if isinstance(part, str):
             speech = clips[f"{part}.wav"].astype(np.float32) / 32768
             pieces.append(soxr.resample(speech, 16_000, MICROPHONE_HZ))
+        elif isinstance(part, np.ndarray):
+            pieces.append(part)
         else:
             pieces.append(np.zeros(int(part * MICROPHONE_HZ), np.float32))
     soundfile.write(path, np.concatenate(pieces), MICROPHONE_HZ, subtype="PCM_16")
@@ -136,6 +146,23 @@ def test_speaking_interrupts_the_reply(serve: Serve, browse: Any, tmp_path: Path
     assert visit.page.locator("#transcript .assistant").count() == 2
     visit.page.click("#stop")
     visit.wait_for_state("idle")
+    assert visit.problems == []
+
+
+def test_a_listeners_noise_only_pauses_the_reply(serve: Serve, browse: Any, tmp_path: Path) -> None:
+    thinker = {"kind": "scripted_thinker", "options": {"text": LONG_REPLY[:200]}}
+    server = serve({"stages": {"thinker": thinker}})
+    microphone = recorded(tmp_path / "mic.wav", 1.0, "go_forward", 5.0, humming(), 60.0)
+    visit = browse(server, microphone)
+    visit.page.click("#talk")
+    visit.wait_for_state("speaking")
+    visit.wait_for_state("hearing")
+    visit.wait_for_state("speaking")
+    visit.wait_for_state("listening")
+    assert visit.page.locator("#transcript .user").count() == 1
+    assert visit.page.locator("#transcript .assistant").count() == 1
+    assert visit.page.locator("#transcript .cut").count() == 0
+    assert not [frame for frame in visit.sent if "conversation.item.truncate" in frame]
     assert visit.problems == []
 
 

@@ -14,9 +14,10 @@ from servers import Serve, scripted
 
 from bench.client import open_client
 from bench.server import Server
+from pipeline.config import STAGE_NAMES
 
 GONE_S = 2.0
-WORKERS = 5
+WORKERS = len(STAGE_NAMES)
 
 LONG = "This reply goes on and on. " * 40
 TALKING = scripted(thinker={"text": LONG, "token_ms": 20}, talker={"char_ms": 20})

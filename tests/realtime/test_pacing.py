@@ -44,6 +44,20 @@ def test_playback_stands_still_while_there_is_nothing_to_play() -> None:
     assert head.played(60.25) == 750
 
 
+def test_a_pause_stops_playback_and_is_no_underrun() -> None:
+    head = Playhead(RATE_HZ, lead_ms=300)
+    head.send(400, now_s=1.0)
+    head.pause(1.25)
+    assert head.played(9.0) == 250
+    assert head.wait_s(200, now_s=9.0) == pytest.approx(0.05)
+
+    head.resume(9.0)
+    assert head.played(9.0) == 250
+    assert head.played(9.1) == 350
+    head.send(100, now_s=9.1)
+    assert head.underruns == 0
+
+
 def test_a_steady_reply_has_no_underrun() -> None:
     head = Playhead(RATE_HZ, lead_ms=300)
     now_s = 0.0

@@ -94,7 +94,7 @@ def make(
     return Reply(
         cast(Engine, engine),
         start,
-        ByteEncoder(),
+        ByteEncoder,
         recorder,
         lead_ms=lead_ms,
         clock=lambda: 12.0,
@@ -203,3 +203,38 @@ async def test_a_speculative_reply_tells_nothing_until_it_is_released() -> None:
     assert recorder.log == [TextDelta("Hi."), 5, 4, End()]
     assert recorder.timings_ms["turn_end"] == 1000
     assert recorder.timings_ms["first_text"] == 500
+
+
+async def test_a_paused_reply_tells_nothing_and_goes_on_where_it_stopped() -> None:
+    engine = ScriptedEngine(TextDelta("Hi."), audio(5), TextDelta(" You."), audio(7), End())
+    recorder = Recorder()
+    reply = make(engine, recorder)
+    running = asyncio.create_task(reply.run())
+    await recorder.spoke.wait()
+    before = list(recorder.log)
+    reply.pause()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert recorder.log == before
+
+    reply.resume()
+    await running
+
+    said = [entry for entry in recorder.log if isinstance(entry, TextDelta)]
+    sent = [entry for entry in recorder.log if isinstance(entry, int)]
+    assert said == [TextDelta("Hi."), TextDelta(" You.")]
+    assert sent == [5, 7, 4]
+    assert recorder.log[-1] == End()
+
+
+async def test_a_reply_paused_before_it_runs_waits() -> None:
+    recorder = Recorder()
+    reply = make(ScriptedEngine(TextDelta("Hi."), audio(5), End()), recorder)
+    reply.pause()
+    running = asyncio.create_task(reply.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert recorder.log == []
+    reply.resume()
+    await running
+    assert recorder.log == [TextDelta("Hi."), 5, 4, End()]
