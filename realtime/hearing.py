@@ -35,12 +35,12 @@ class _Listening:
 class Heard:
     """A part's transcript is there, or will never be: then `failure` says why.
 
-    logprob: mean log-probability of its tokens, if the Transcriber has told it.
+    stop_prob: probability that it ends a sentence, if the Transcriber has told it.
     """
 
     entry: Entry
     failure: Failed | None = None
-    logprob: float | None = None
+    stop_prob: float | None = None
 
 
 def _is_nobodys(transcript: str, end: End, over: str) -> bool:
@@ -110,8 +110,8 @@ class Hearing:
         listening.entry.transcripts[listening.content_index] = transcript
         if not listening.withheld:
             self._finish(request_id, listening)
-        logprob = message.meta.get("avg_logprob") if isinstance(message, End) else None
-        return Heard(listening.entry, failure, logprob)
+        stop_prob = message.meta.get("stop_prob") if isinstance(message, End) else None
+        return Heard(listening.entry, failure, stop_prob)
 
     def reveal(self, entry: Entry) -> None:
         """The item is real: say what was withheld about it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from realtime.conversation import Entry
-from realtime.turn_end import LATER_JUDGEMENTS_MS
+from realtime.turn_end import LATER_JUDGEMENTS_MS, SOUNDS_FINISHED
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class OpenTurn:
 
     item_id: the item it will be, known to the client. start_sample: of its audio, at 16 kHz.
     guess: that item, being transcribed since the last pause; None while there is no guess.
-    may_guess: once in a pause. logprob: of the guess's transcript. sound: whether it sounds
+    may_guess: once in a pause. stop_prob: of the guess's transcript. sound: whether it sounds
     finished; judging: the request that finds out. judgements: how often it was asked in this pause.
     doubted: it may be no turn: the reply it began in is paused. over: what that reply had said.
     """
@@ -23,7 +23,7 @@ class OpenTurn:
     start_sample: int
     guess: Entry | None = None
     may_guess: bool = True
-    logprob: float | None = None
+    stop_prob: float | None = None
     sound: float | None = None
     judging: str | None = None
     judgements: int = 0
@@ -36,8 +36,10 @@ class OpenTurn:
         return None if self.guess is None or self.guess.pending else self.guess.text()
 
     def judgement_is_due(self, silence_ms: int) -> bool:
-        """Whether the sound is to be judged (again): first with the words, then ever later."""
-        if self.judging is not None or not self.text:
+        """Whether the sound is to be judged (again): with the guess, later if it was a pause."""
+        if self.judging is not None or self.guess is None or self.text == "":
+            return False
+        if self.sound is not None and self.sound >= SOUNDS_FINISHED:
             return False
         if self.judgements == 0:
             return True
@@ -50,5 +52,5 @@ class OpenTurn:
 
     def resume(self) -> None:
         """The user goes on: what was found out in the pause is void."""
-        self.guess = self.logprob = self.sound = self.judging = None
+        self.guess = self.stop_prob = self.sound = self.judging = None
         self.judgements = 0

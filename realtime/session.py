@@ -286,7 +286,7 @@ class Session:
         evidence = Evidence(
             turns.silence_ms,
             text=turn.text,
-            logprob=turn.logprob,
+            stop_prob=turn.stop_prob,
             sound=turn.sound,
             pending=turn.may_guess
             or (turn.guess is not None and turn.guess.pending)
@@ -543,7 +543,7 @@ class Session:
         else:
             if not self._settle_doubt(turn):
                 return
-            turn.logprob = heard.logprob
+            turn.stop_prob = heard.stop_prob
             if detection is not None and detection.create_response:
                 self._replies.guess(self._config, heard.entry)
         self._end_turn_if_over()

@@ -41,6 +41,8 @@ TOKENS_PER_S = 8
 MAX_COMPRESSION = 2.4
 """Text that zlib shrinks more than this is a loop; the threshold is Whisper's own."""
 
+SENTENCE_ENDS = (".", "?", "!")
+
 WARM_UP_S = (1.0, 20.0)
 
 
@@ -61,13 +63,16 @@ class _Heard:
     tokens: int
     avg_logprob: float
     no_speech_prob: float
+    stop_prob: float
 
 
 class Whisper(Stage):
     """`Audio` inputs (int16, 16 kHz, mono), then `End`; `TextDelta`s and `End` out.
 
-    End.meta: `seconds` of audio, `avg_logprob` (the lowest of its windows) and `no_speech_prob`
-    (the highest). options: `model`, a CTranslate2 Whisper folder; `beam_size` (1).
+    End.meta: `seconds` of audio, `avg_logprob` (the lowest of its windows), `no_speech_prob` (the
+    highest) and `stop_prob`, the probability with which the last word is followed by the end of a
+    sentence: it tells a finished sentence from an unfinished one far better than the full stop
+    that was written, or was not. options: `model`, a CTranslate2 Whisper folder; `beam_size` (1).
     """
 
     def __init__(self, settings: StageSettings) -> None:
@@ -77,6 +82,7 @@ class Whisper(Stage):
         self._model: Any = None
         self._features: Any = None
         self._tokens: Any = None
+        self._stops: list[int] = []
 
     def load(self) -> None:
         """Load the weights and run every window length once."""
@@ -96,6 +102,7 @@ class Whisper(Stage):
             task="transcribe",
             language="en",
         )
+        self._stops = [self._tokens.tokenizer.token_to_id(stop) for stop in SENTENCE_ENDS]
         noise = np.random.default_rng(0)
         for seconds in WARM_UP_S:
             samples = noise.normal(0, 0.01, int(seconds * INPUT_RATE_HZ)).astype(np.float32)
@@ -142,6 +149,7 @@ class Whisper(Stage):
         meta = {
             "seconds": len(samples) / INPUT_RATE_HZ,
             "avg_logprob": min((h.avg_logprob for h in heard), default=0.0),
+            "stop_prob": heard[-1].stop_prob if heard else 0.0,
             "no_speech_prob": max((h.no_speech_prob for h in heard), default=1.0),
         }
         usage = Usage(output_tokens=sum(h.tokens for h in heard))
@@ -170,6 +178,7 @@ class Whisper(Stage):
             max_length=len(prompt) + limit,
             return_scores=True,
             return_no_speech_prob=True,
+            return_logits_vocab=True,
             suppress_blank=True,
             suppress_tokens=[-1],
             **options,
@@ -177,7 +186,17 @@ class Whisper(Stage):
         tokens = [token for token in result.sequences_ids[0] if token < self._tokens.eot]
         logprob = result.scores[0] * len(tokens) / (len(tokens) + 1)
         text = self._tokens.decode(tokens).strip()
-        return _Heard(text, len(tokens), float(logprob), float(result.no_speech_prob))
+        stop_prob = self._stop_prob(tokens, result.logits[0])
+        return _Heard(text, len(tokens), float(logprob), float(result.no_speech_prob), stop_prob)
+
+    def _stop_prob(self, tokens: list[int], logits: list[Any]) -> float:
+        """How probable a sentence's end was after the last word. logits: of each step."""
+        step = len(tokens) - 1 if tokens and tokens[-1] in self._stops else len(tokens)
+        if step >= len(logits):  # cut off by the limit
+            return 0.0
+        scores = np.array(logits[step], np.float32).reshape(-1)
+        weights = np.exp(scores - scores.max())
+        return float(weights[self._stops].sum() / weights.sum())
 
     def _prompt(self, start: Start) -> list[int]:
         before = []

@@ -21,7 +21,7 @@ from realtime.turn_end import (
     turn_has_ended,
 )
 
-FINISHED, UNCLEAR, UNFINISHED = Completeness
+FINISHED, LIKELY, UNCLEAR, UNFINISHED = Completeness
 
 
 # -- the text --------------------------------------------------------------------------------------
@@ -59,9 +59,22 @@ def test_what_a_text_says_of_its_end(text: str | None, expected: Completeness) -
     assert completeness(text) is expected
 
 
-def test_a_full_stop_in_a_doubtful_transcript_says_nothing() -> None:
-    assert completeness("Go for it.", -0.74) is UNCLEAR
-    assert completeness("Go forward.", -0.25) is FINISHED
+@pytest.mark.parametrize(
+    ("text", "stop_prob", "expected"),
+    [
+        ("Go forward 10 meters.", 0.82, FINISHED),
+        ("7 of clubs", 0.46, LIKELY),
+        ("He invited", 0.2, UNCLEAR),
+        ("And Mr. John", 0.01, UNFINISHED),
+        ("Who is it", 0.01, UNFINISHED),
+        ("Who is it?", 0.3, FINISHED),
+        ("to the", 0.9, UNFINISHED),
+    ],
+)
+def test_how_probable_a_full_stop_was_says_more_than_whether_it_is_there(
+    text: str, stop_prob: float, expected: Completeness
+) -> None:
+    assert completeness(text, stop_prob) is expected
 
 
 # -- the decision ----------------------------------------------------------------------------------
@@ -71,12 +84,12 @@ def test_a_full_stop_in_a_doubtful_transcript_says_nothing() -> None:
     ("text", "sound", "required_ms"),
     [
         ("All done.", 0.9, 200),
-        ("All done.", 0.1, 500),
+        ("All done.", 0.1, 450),
         ("all done", 0.9, 800),
         ("all done", 0.1, 1000),
         ("all of the", 0.9, 1000),
         ("all of the", 0.1, 4000),
-        ("All done.", None, 500),
+        ("All done.", None, 450),
         ("all of the", None, 1000),
         (None, 0.9, 800),
         (None, None, 1000),
@@ -126,7 +139,7 @@ evidences = st.builds(
     Evidence,
     silence_ms=st.integers(0, 10_000),
     text=st.sampled_from([None, "", "Done.", "done", "to the"]),
-    logprob=st.one_of(st.none(), st.floats(-3, 0)),
+    stop_prob=st.one_of(st.none(), st.floats(0, 1)),
     sound=st.one_of(st.none(), st.floats(0, 1)),
     pending=st.booleans(),
     prepared=st.booleans(),
@@ -140,7 +153,7 @@ def test_a_longer_silence_never_takes_an_end_back(
     longer = Evidence(
         evidence.silence_ms + more_ms,
         evidence.text,
-        evidence.logprob,
+        evidence.stop_prob,
         evidence.sound,
         evidence.pending,
         evidence.prepared,
@@ -180,12 +193,22 @@ def test_a_finished_sentence_is_answered_after_two_hundred_milliseconds() -> Non
     assert pair.last(Release).request_id == pair.last(StartReply).start.request_id
 
 
-def test_the_sound_is_asked_for_with_the_words_and_not_before() -> None:
+def test_the_sound_is_asked_for_with_the_words() -> None:
     pair = speaking()
-    assert pair.all(Judge) == []
-    pair.transcribe("What time is it?")
     (asked,) = pair.all(Judge)
-    assert asked.pcm.startswith(pair.last(Transcribe).pcm[:100])
+    assert asked.pcm == pair.last(Transcribe).pcm
+    pair.transcribe("What time is it?")
+    pair.judge(0.9)
+    pair.hear(0.0, 480)
+    assert len(pair.all(Judge)) == 1
+
+
+def test_nothing_that_was_said_needs_no_judgement() -> None:
+    pair = speaking()
+    pair.transcribe("")
+    pair.judge(0.1)
+    pair.hear(0.0, 640)
+    assert len(pair.all(Judge)) == 1
 
 
 def test_the_turn_ends_the_moment_the_last_witness_speaks() -> None:
