@@ -26,6 +26,9 @@ Float = NDArray[np.float32]
 BLOCK_FRAMES = 16_384
 """Frames of the file read at a time."""
 
+MAX_FRAMES = 1 << 40
+"""A file that was made while it was sent tells no length; libsndfile stumbles at its end."""
+
 DEMUXERS = "aac,ac3,adts,aiff,amr,amrnb,amrwb,asf,au,caf,flac,matroska,webm,mov,mp3,mp4,ogg,wav,w64"
 
 
@@ -111,6 +114,8 @@ def _opened(source: Source) -> Iterator[tuple[BinaryIO, str]]:
 def _read_soundfile(file: BinaryIO) -> Iterator[tuple[int, Float]]:
     """(rate, mono samples in -1..1) of each block."""
     with soundfile.SoundFile(file) as sound:
+        if sound.frames > MAX_FRAMES:
+            raise soundfile.SoundFileError("the file does not tell its length")
         while True:
             block: Float = sound.read(BLOCK_FRAMES, dtype="float32", always_2d=True)
             if not len(block):

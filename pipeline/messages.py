@@ -62,13 +62,21 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the Thinker picks tokens; None leaves the model's own default."""
+    """How the Thinker picks tokens; None leaves the model's own default.
+
+    logit_bias: added to the scores of token ids. top_logprobs: how many alternatives to tell for
+    each token besides the one that was picked; None tells no probabilities.
+    """
 
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    top_logprobs: int | None = None
     json_schema: Mapping[str, Any] | None = None
 
 
@@ -80,6 +88,7 @@ class Start:
     item's. For `Plan.TRANSCRIBE`, `language` and `prompt` are hints. Its audio, and that of
     `Plan.JUDGE`, goes beside.
     speed scales the pace of speech (1.0 is the voice's own). seed fixes sampling and noise.
+    background: nobody waits for it in a conversation, so that others go first.
     """
 
     request_id: str
@@ -94,6 +103,7 @@ class Start:
     sampling: Sampling = Sampling()
     latency_first: bool = True
     speculative: bool = False
+    background: bool = False
     language: str | None = None
     prompt: str = ""
     seed: int = 0
@@ -103,12 +113,22 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token that was picked, its log-probability, and the likeliest ones in its place."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TextDelta:
     """More text of the reply (thinker) or of the transcript (transcriber)."""
 
     text: str
     output_index: int = 0
     token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

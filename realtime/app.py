@@ -15,7 +15,7 @@ from pipeline.engine import Engine
 from realtime import warmup, ws
 from realtime.config import Config
 from realtime.page import OriginGuard, Page
-from realtime.rest import health, models
+from realtime.rest import chat, health, models
 from realtime.rest.errors import install_error_handlers
 from realtime.service import Service
 
@@ -44,6 +44,7 @@ def create_app(config: Config, engine: Engine | None = None) -> FastAPI:
     install_error_handlers(app)
     app.include_router(health.router)
     app.include_router(models.router)
+    app.include_router(chat.router)
     app.include_router(ws.router)
     # Not a mount at "/": that would match every path, and hide 405 from the routes.
     app.router.default = Page(Path(web_demo.__file__).parent, otherwise=app.router.not_found)

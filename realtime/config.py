@@ -79,6 +79,11 @@ class Config(EngineConfig):
     voice: str = "marin"
 
     max_sessions: int = Field(256, ge=1)
+    max_rest_requests: int = Field(32, ge=1)
+    max_body_bytes: int = Field(32 * 1024 * 1024, ge=64 * 1024)
+    max_file_bytes: int = Field(512 * 1024 * 1024, ge=64 * 1024)
+    max_input_audio_s: float = Field(600.0, gt=0)
+    accept_any_model: bool = False
     max_session_s: float = Field(3600.0, gt=0)
     idle_timeout_s: float = Field(900.0, gt=0)
     max_buffer_s: float = Field(600.0, gt=0)
@@ -114,7 +119,11 @@ class Config(EngineConfig):
 
     def knows_model(self, name: str) -> bool:
         """Whether a client may ask for this model: the server's own name or an alias."""
-        return name == self.model or any(fnmatchcase(name, alias) for alias in self.model_aliases)
+        return (
+            self.accept_any_model
+            or name == self.model
+            or any(fnmatchcase(name, alias) for alias in self.model_aliases)
+        )
 
 
 class _Environment(Config, BaseSettings):

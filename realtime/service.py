@@ -15,6 +15,7 @@ from enum import StrEnum
 from pipeline.engine import Engine
 from realtime.config import Config
 from realtime.metrics import Metrics
+from realtime.rest.audio_history import AudioHistory
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class Service:
         self.phase = Phase.LOADING
         self.failure = ""
         self.sessions: set[object] = set()
+        self.rest_requests = 0
+        self.audio_history = AudioHistory()
         self.settled = asyncio.Event()  # set once the phase is READY, FAILED or STOPPED
 
     def why_not_ready(self) -> str | None:

@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,12 @@ from pipeline.messages import (
     StageMessage,
     Start,
     TextDelta,
+    TokenLogprob,
     Usage,
 )
 from pipeline.models.store import resolve
 from pipeline.stage import Batch, Output, Stage, StageSettings
-from pipeline.stages.llama_prompt import CallStream, chat_messages, forced_calls
+from pipeline.stages.llama_prompt import CallStream, chat_messages, forced_calls, logprobs_of
 from pipeline.stages.llama_slots import Reply, Slots
 from pipeline.stages.llama_window import Windows
 
@@ -59,6 +61,9 @@ SHIFT_TOKENS = 16
 (493 tokens in 0.3 s instead of 4). Within one session only: a moved stretch remembers what it
 followed."""
 
+PASSED_ON = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
+"""Fields of Sampling that llama.cpp knows under the same name."""
+
 SAMPLING = {"temperature": 0.0, "dry_multiplier": 0.8, "dry_allowed_length": 4}
 """Greedy, since a model this small is right about facts only in its first guess; and what it has
 just said for four tokens it may not go on repeating, or it would repeat it for ever."""
@@ -70,6 +75,10 @@ class _TooLong(Exception):
     def __init__(self, tokens: int, message: str) -> None:
         super().__init__(message)
         self.tokens = tokens
+
+
+class _BadSchema(Exception):
+    """No grammar can be made of the JSON schema."""
 
 
 class _Refused(Exception):
@@ -141,15 +150,17 @@ class Llama(Stage):
     def _collect(self, reply: Reply) -> list[StageMessage]:
         messages: list[StageMessage] = []
         text = ""
+        logprobs: list[TokenLogprob] = []
         while reply.received:
             message = reply.received.popleft()
             if isinstance(message, TextDelta):
                 text += message.text
+                logprobs += message.logprobs
             else:
                 messages.append(message)
-        if text:
+        if text or logprobs:
             spoken = [Condition(text=text)] if reply.start.plan is Plan.SPEECH else []
-            messages[:0] = [TextDelta(text), *spoken]
+            messages[:0] = [TextDelta(text, logprobs=tuple(logprobs)), *spoken]
         return messages
 
     # -- in the request's thread -----------------------------------------------------------------
@@ -162,6 +173,8 @@ class Llama(Stage):
             self._give(reply, Failed("context_length_exceeded", str(error)))
         except _Refused as error:
             self._give(reply, Failed("invalid_prompt", str(error)))
+        except _BadSchema as error:
+            self._give(reply, Failed("invalid_schema", str(error)))
         except Exception as error:
             log.exception("generation failed")
             self._give(reply, Failed("thinker_error", f"{type(error).__name__}: {error}"))
@@ -212,9 +225,16 @@ class Llama(Stage):
         }
         if reply.at_home and len(items) < len(start.items):
             request["n_cache_reuse"] = SHIFT_TOKENS
-        for name in ("temperature", "top_p", "seed"):
+        for name in PASSED_ON:
             if (value := getattr(sampling, name)) is not None:
                 request[name] = value
+        if sampling.seed is not None:
+            # What is left of other prompts changes the last digits, and with them the dice.
+            request["cache_prompt"] = False
+        if sampling.logit_bias:
+            request["logit_bias"] = [[token, bias] for token, bias in sampling.logit_bias.items()]
+        if sampling.top_logprobs is not None:
+            request |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
         if sampling.stop:
             request["stop"] = list(sampling.stop)
         if schema := forced_calls(start) or sampling.json_schema:
@@ -241,10 +261,11 @@ class Llama(Stage):
             for choice in chunk.get("choices", ()):
                 reason = choice.get("finish_reason") or reason
                 if text := choice.get("delta", {}).get("content"):
-                    self._give(reply, *(call.feed(text) if call else [TextDelta(text)]))
+                    told = TextDelta(text, logprobs=logprobs_of(choice))
+                    self._give(reply, *(call.feed(text) if call else [told]))
             return reply.cancelled.is_set() or prompt_tokens > limit
 
-        self._server.handle_chat_completions(request, receive)
+        self._ask(request, receive)
         if reply.cancelled.is_set():
             return None
         if prompt_tokens > limit:
@@ -257,6 +278,15 @@ class Llama(Stage):
         if reason == "length":
             return End("length", usage)
         return End("tool_calls" if call else "stop", usage)
+
+    def _ask(self, request: dict[str, Any], receive: Callable[[dict[str, Any]], bool]) -> None:
+        try:
+            self._server.handle_chat_completions(request, receive)
+        except ValueError as error:
+            if "json_schema" not in request:
+                raise
+            reason = str(error).partition("JSON schema error")[2].removeprefix(" at #")
+            raise _BadSchema(f"the JSON schema cannot be used{reason or f': {error}'}") from error
 
     def _give(self, reply: Reply, *messages: StageMessage) -> None:
         if messages and not reply.cancelled.is_set():

@@ -6,9 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.messages import PromptItem, StageMessage, Start, Tool, ToolCallDelta
+from pipeline.messages import (
+    PromptItem,
+    StageMessage,
+    Start,
+    TokenLogprob,
+    Tool,
+    ToolCallDelta,
+)
 
-__all__ = ["CallStream", "chat_messages", "forced_calls"]
+__all__ = ["CallStream", "chat_messages", "forced_calls", "logprobs_of"]
 
 
 def chat_messages(items: Sequence[PromptItem]) -> list[dict[str, Any]]:
@@ -40,6 +47,19 @@ def forced_calls(start: Start) -> Mapping[str, Any] | None:
     named = [tool for tool in start.tools if tool.name == start.tool_choice]
     calls = [_call_schema(tool) for tool in named or start.tools]
     return calls[0] if len(calls) == 1 else {"anyOf": calls}
+
+
+def logprobs_of(choice: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
+    """The probabilities in a choice of a chunk, if they were asked for."""
+    told = (choice.get("logprobs") or {}).get("content") or ()
+    return tuple(
+        TokenLogprob(
+            one["token"],
+            one["logprob"],
+            tuple((other["token"], other["logprob"]) for other in one.get("top_logprobs", ())),
+        )
+        for one in told
+    )
 
 
 def _call_schema(tool: Tool) -> dict[str, Any]:

@@ -57,10 +57,14 @@ class Slots:
         """The next request that can run, with its slot; None if none can.
 
         First what is no speculation, then the session that has the least running, then the oldest.
+        What runs in the background comes last, and leaves one slot to the others.
         """
         with self._lock:
             self._waiting = [reply for reply in self._waiting if not reply.cancelled.is_set()]
+            free = sum(slot.reply is None for slot in self._slots)
             for reply in sorted(self._waiting, key=self._urgency):
+                if reply.start.background and free < min(2, len(self._slots)):
+                    continue
                 if (slot := self._choose(reply.start.session_id)) is not None:
                     self._waiting.remove(reply)
                     self._occupy(slot, reply)
@@ -72,10 +76,11 @@ class Slots:
         with self._lock:
             self._slots[reply.slot].reply = None
 
-    def _urgency(self, reply: Reply) -> tuple[bool, int]:
+    def _urgency(self, reply: Reply) -> tuple[bool, bool, int]:
         session_id = reply.start.session_id
         running = [slot.reply.start.session_id for slot in self._slots if slot.reply is not None]
-        return reply.start.speculative, running.count(session_id) if session_id else 0
+        crowded = running.count(session_id) if session_id else 0
+        return reply.start.background, reply.start.speculative, crowded
 
     def _home(self, session_id: str) -> _Slot | None:
         if not session_id:

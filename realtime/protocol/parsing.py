@@ -125,6 +125,12 @@ def _translate(
             f"Invalid value: {_shown(value)}. Supported values are: {context.get('expected')}."
         )
         return ClientError("invalid_value", message, param)
+    if kind in ("too_short", "too_long"):
+        bound = "least" if kind == "too_short" else "most"
+        limit = context.get("min_length" if kind == "too_short" else "max_length")
+        message = f"Invalid '{param}': an array of at {bound} {limit} elements is expected, but it "
+        message += f"has {context.get('actual_length')}."
+        return ClientError("invalid_value", message, param)
     reason = finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     return ClientError(
         "invalid_value",

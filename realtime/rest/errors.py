@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,22 +18,46 @@ class ApiError(Exception):
     """A refusal with everything its body needs. Raised by routes."""
 
     def __init__(
-        self, status: int, message: str, *, code: str | None = None, param: str | None = None
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after_s: int | None = None,
     ) -> None:
         super().__init__(message)
+        self.retry_after_s = retry_after_s
         self.status = status
         self.message = message
         self.code = code
         self.param = param
 
 
+def error_body(
+    status: int, message: str, *, code: str | None = None, param: str | None = None
+) -> dict[str, Any]:
+    """All four keys are there even when they are null: SDKs rely on it."""
+    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        kind = "requests"
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
 def error_response(
     status: int, message: str, *, code: str | None = None, param: str | None = None
 ) -> JSONResponse:
-    """The body has all four keys even when they are null: SDKs rely on it."""
-    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    """An error on its way out."""
+    body = error_body(status, message, code=code, param=param)
     return JSONResponse(body, status_code=status)
+
+
+def refusal(error: ApiError) -> JSONResponse:
+    """The answer that a route's ApiError becomes."""
+    response = error_response(error.status, error.message, code=error.code, param=error.param)
+    if error.retry_after_s is not None:
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -45,7 +70,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 async def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    return error_response(error.status, error.message, code=error.code, param=error.param)
+    return refusal(error)
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:

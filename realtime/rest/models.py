@@ -28,8 +28,38 @@ def require_key(request: Request) -> None:
 router = APIRouter(prefix="/v1", dependencies=[Depends(require_key)])
 
 
+CAPABILITIES = {
+    "realtime": True,
+    "chat_completions": True,
+    "speech": True,
+    "transcriptions": True,
+    "input_modalities": ["text", "audio"],
+    "output_modalities": ["text", "audio"],
+    "tools": True,
+    "response_format": ["text", "json_object", "json_schema"],
+}
+"""An extension of the model object."""
+
+
 def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": _BOOTED_S, "owned_by": "sori"}
+    return {
+        "id": name,
+        "object": "model",
+        "created": _BOOTED_S,
+        "owned_by": "sori",
+        "capabilities": CAPABILITIES,
+    }
+
+
+def known_model(config: Config, name: str) -> None:
+    """Raises ApiError for a model that the server does not answer to."""
+    if not config.knows_model(name):
+        raise ApiError(
+            HTTPStatus.NOT_FOUND,
+            f"The model '{name}' does not exist.",
+            code="model_not_found",
+            param="model",
+        )
 
 
 @router.get("/models")
@@ -43,11 +73,5 @@ async def list_models(request: Request) -> dict[str, Any]:
 async def retrieve_model(request: Request, name: str) -> dict[str, Any]:
     """The model itself or an alias of it, under the name that was asked for."""
     config: Config = request.app.state.service.config
-    if not config.knows_model(name):
-        raise ApiError(
-            HTTPStatus.NOT_FOUND,
-            f"The model '{name}' does not exist.",
-            code="model_not_found",
-            param="model",
-        )
+    known_model(config, name)
     return _model(name)

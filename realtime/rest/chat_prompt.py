@@ -1,0 +1,161 @@
+"""From the messages of a chat request to the prompt of the Thinker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.messages import INPUT_RATE_HZ, PromptItem, ToolCall
+from realtime.rest.chat_request import (
+    AssistantMessage,
+    AudioPart,
+    DeveloperMessage,
+    FilePart,
+    ImagePart,
+    Message,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
+from realtime.rest.errors import ApiError
+from realtime.rest.recordings import Heard, decode_recording
+
+Hear = Callable[[NDArray[np.int16], str], AsyncIterator[Heard]]
+"""Samples at 16 kHz and a name for the request, to transcripts of their windows."""
+
+AUDIO_TOKEN_SAMPLES = INPUT_RATE_HZ // 10
+"""100 ms of the user's audio count as a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """items: for the Thinker. audio_tokens: of the user's recordings."""
+
+    items: tuple[PromptItem, ...]
+    audio_tokens: int = 0
+
+
+class PromptBuilder:
+    """Reads messages in order.
+
+    hear: transcribes a recording, since the Thinker of a cascade reads. recall: what was said in an
+    earlier spoken answer, by its id. max_audio_s: of one recording. instructions: stand where a
+    request has none of its own, without which small models ramble.
+    """
+
+    def __init__(
+        self,
+        hear: Hear,
+        recall: Callable[[str], str | None],
+        *,
+        max_audio_s: float,
+        instructions: str = "",
+    ) -> None:
+        self._instructions = instructions
+        self._hear = hear
+        self._recall = recall
+        self._max_audio_s = max_audio_s
+        self._audio_tokens = 0
+        self._calls: set[str] = set()
+
+    async def build(self, messages: tuple[Message, ...]) -> ChatPrompt:
+        """The whole prompt. Raises ApiError naming the part at fault."""
+        items = [
+            await self._item(message, f"messages[{index}]")
+            for index, message in enumerate(messages)
+        ]
+        if self._instructions and all(item.role != "system" for item in items):
+            items.insert(0, PromptItem("system", self._instructions))
+        return ChatPrompt(tuple(items), self._audio_tokens)
+
+    async def _item(self, message: Message, param: str) -> PromptItem:
+        match message:
+            case SystemMessage(content=content) | DeveloperMessage(content=content):
+                return PromptItem("system", _text(content))
+            case UserMessage(content=content):
+                return PromptItem("user", await self._user_text(content, param))
+            case AssistantMessage():
+                return self._assistant(message, param)
+            case ToolMessage(content=content, tool_call_id=call_id):
+                if call_id not in self._calls:
+                    raise _refused(
+                        f"Invalid parameter: 'tool_call_id' of '{call_id}' not found in "
+                        "'tool_calls' of a previous message.",
+                        f"{param}.tool_call_id",
+                    )
+                return PromptItem("tool", _text(content), call_id=call_id)
+
+    async def _user_text(self, content: str | tuple[Any, ...], param: str) -> str:
+        if isinstance(content, str):
+            return content
+        texts = [
+            await self._part(part, f"{param}.content[{index}]")
+            for index, part in enumerate(content)
+        ]
+        return "\n".join(text for text in texts if text)
+
+    async def _part(self, part: Any, param: str) -> str:
+        match part:
+            case TextPart(text=text):
+                return text
+            case AudioPart(input_audio=audio):
+                where = f"{param}.input_audio.data"
+                samples = await asyncio.to_thread(
+                    decode_recording, audio.data, audio.format, self._max_audio_s, where
+                )
+                self._audio_tokens += -(-len(samples) // AUDIO_TOKEN_SAMPLES)
+                heard = [one.text async for one in self._hear(samples, param)]
+                return " ".join(text for text in heard if text)
+            case ImagePart():
+                raise _refused("This model does not take images.", param, "unsupported_value")
+            case FilePart():
+                raise _refused("This model does not take files.", param, "unsupported_value")
+        raise TypeError(part)
+
+    def _assistant(self, message: AssistantMessage, param: str) -> PromptItem:
+        calls = tuple(
+            ToolCall(call.id, call.function.name, call.function.arguments)
+            for call in message.tool_calls or ()
+        )
+        self._calls.update(call.call_id for call in calls)
+        text = _text(message.content) if message.content is not None else message.refusal or ""
+        if message.audio is not None and message.content is None:
+            said = self._recall(message.audio.id)
+            if said is None:
+                raise ApiError(
+                    HTTPStatus.NOT_FOUND,
+                    f"Audio with id '{message.audio.id}' not found. It may have expired: send its "
+                    "transcript as 'content' instead.",
+                    code="audio_not_found",
+                    param=f"{param}.audio.id",
+                )
+            text = said
+        elif message.content is None and message.refusal is None and not calls:
+            raise ApiError(
+                HTTPStatus.BAD_REQUEST,
+                f"Missing required parameter: '{param}.content'. An assistant message without "
+                "'audio' or 'tool_calls' needs it.",
+                code="missing_required_parameter",
+                param=f"{param}.content",
+            )
+        return PromptItem("assistant", text, tool_calls=calls)
+
+
+def _text(content: str | tuple[Any, ...]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        part.refusal if isinstance(part, RefusalPart) else part.text for part in content
+    )
+
+
+def _refused(message: str, param: str, code: str = "invalid_value") -> ApiError:
+    return ApiError(HTTPStatus.BAD_REQUEST, message, code=code, param=param)

@@ -1,0 +1,128 @@
+"""Recordings that come with a request: decoded within bounds, and transcribed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audio.containers import ContainerError, read_audio
+from audio.resample import StreamResampler
+from pipeline.engine import Engine
+from pipeline.messages import INPUT_RATE_HZ, OUTPUT_RATE_HZ, End, Failed, Plan, Start, TextDelta
+from realtime.invented import is_invented
+from realtime.rest.errors import ApiError
+from realtime.rest.work import api_error
+
+WINDOW_SAMPLES = 28 * INPUT_RATE_HZ
+"""Longest stretch given to the Transcriber at once: its window is 30 s, and others wait for it."""
+
+CUT_SAMPLES = 4 * INPUT_RATE_HZ
+"""A window ends at the quietest moment of its last seconds, so that no word is cut."""
+
+_DATA_URL = re.compile(r"^data:[^,]{0,200};base64,")
+_SPACE = re.compile(r"\s+")
+
+
+def decode_recording(data: str, kind: str, max_s: float, param: str) -> NDArray[np.int16]:
+    """16 kHz mono samples of a Base64 text. Raises ApiError naming `param`. Call it in a thread."""
+    try:
+        text = _SPACE.sub("", _DATA_URL.sub("", data))
+        content = base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise _refused(f"Invalid '{param}': it is not Base64 ({error}).", param) from error
+    if not content:
+        raise _refused(f"Invalid '{param}': there is no audio in it.", param)
+    if kind == "pcm16":
+        if len(content) % 2:
+            raise _refused(f"Invalid '{param}': 16-bit samples need an even length.", param)
+        resampler = StreamResampler(OUTPUT_RATE_HZ, INPUT_RATE_HZ)
+        samples = np.frombuffer(content, "<i2")
+        whole = [resampler.process(samples), resampler.flush()]
+        blocks = iter(whole)
+    else:
+        blocks = read_audio(content, INPUT_RATE_HZ)
+    kept: list[NDArray[np.int16]] = []
+    room = int(max_s * INPUT_RATE_HZ)
+    try:
+        for block in blocks:
+            room -= len(block)
+            if room < 0:
+                raise _refused(f"Invalid '{param}': at most {max_s:g} s of audio are taken.", param)
+            kept.append(block)
+    except ContainerError as error:
+        raise unreadable(param) from error
+    if not kept:
+        raise _refused(f"Invalid '{param}': there is no audio in it.", param)
+    return np.concatenate(kept)
+
+
+def unreadable(param: str) -> ApiError:
+    """Bytes that no decoder takes."""
+    message = "The audio file could not be decoded or its format is not supported."
+    return _refused(message, param)
+
+
+def _refused(message: str, param: str) -> ApiError:
+    return ApiError(HTTPStatus.BAD_REQUEST, message, code="invalid_value", param=param)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A window's transcript. start_s, end_s: where it lies. meta: of the Transcriber's End."""
+
+    text: str
+    start_s: float
+    end_s: float
+    meta: dict[str, Any]
+
+
+async def hear(
+    engine: Engine, samples: NDArray[np.int16], start: Start, offset_s: float = 0.0
+) -> Heard:
+    """Transcribe one window. Raises ApiError."""
+    text = ""
+    end_s = offset_s + len(samples) / INPUT_RATE_HZ
+    async with aclosing(engine.submit(start, samples)) as messages:
+        async for message in messages:
+            match message:
+                case TextDelta(text=piece):
+                    text += piece
+                case Failed():
+                    raise api_error(message)
+                case End(meta=meta):
+                    words = "" if is_invented(text, meta) else text.strip()
+                    return Heard(words, offset_s, end_s, dict(meta))
+    raise RuntimeError("the Transcriber's answer had no end")
+
+
+async def hear_all(
+    engine: Engine, samples: NDArray[np.int16], request_id: str, **hints: Any
+) -> AsyncIterator[Heard]:
+    """Window after window. hints: `language` and `prompt` for the Transcriber."""
+    first = 0
+    while first < len(samples):
+        last = await asyncio.to_thread(window_end, samples, first)
+        start = Start(f"{request_id}-{first}", Plan.TRANSCRIBE, background=True, **hints)
+        yield await hear(engine, samples[first:last], start, first / INPUT_RATE_HZ)
+        first = last
+
+
+def window_end(samples: NDArray[np.int16], first: int) -> int:
+    """Where the window that begins at `first` ends: at a quiet moment, if it is not the last."""
+    latest = first + WINDOW_SAMPLES
+    if latest >= len(samples):
+        return len(samples)
+    tail = samples[latest - CUT_SAMPLES : latest].astype(np.float32)
+    frame = INPUT_RATE_HZ // 10
+    loudness = (tail[: len(tail) // frame * frame].reshape(-1, frame) ** 2).mean(axis=1)
+    return latest - CUT_SAMPLES + (int(np.argmin(loudness)) * frame + frame // 2)
