@@ -141,13 +141,16 @@ class _Av:
 
         kind = _AV_FORMATS[name]
         self._sink = _Sink()
-        # A seek back to write MP3's Xing header is not possible.
-        options = {"write_xing": "0"} if name == "mp3" else {}
+        # Nothing can be written over, so MP3 has no Xing header; then its first frame must not
+        # borrow bits from one before it.
+        options = {"write_xing": "0", "id3v2_version": "0"} if name == "mp3" else {}
         self._container: Any = av.open(self._sink, "w", format=kind.container, options=options)
         stream: Any = self._container.add_stream(kind.codec, rate=kind.rate_hz or rate_hz)
         stream.layout = "mono"
         if kind.bit_rate:
             stream.bit_rate = kind.bit_rate
+        if name == "mp3":
+            stream.options = {"reservoir": "0"}
         self._stream = stream
         self._frame = av.AudioFrame
         self._resampler = av.AudioResampler(

@@ -88,7 +88,8 @@ class Start:
     item's. For `Plan.TRANSCRIBE`, `language` and `prompt` are hints. Its audio, and that of
     `Plan.JUDGE`, goes beside.
     speed scales the pace of speech (1.0 is the voice's own). seed fixes sampling and noise.
-    background: nobody waits for it in a conversation, so that others go first.
+    background: nobody waits for it in a conversation, so that others go first. word_times: have the
+    Transcriber tell when each word was said.
     """
 
     request_id: str
@@ -104,6 +105,7 @@ class Start:
     latency_first: bool = True
     speculative: bool = False
     background: bool = False
+    word_times: bool = False
     language: str | None = None
     prompt: str = ""
     seed: int = 0

@@ -15,7 +15,7 @@ from pipeline.engine import Engine
 from realtime import warmup, ws
 from realtime.config import Config
 from realtime.page import OriginGuard, Page
-from realtime.rest import chat, health, models
+from realtime.rest import chat, health, models, speech, transcriptions
 from realtime.rest.errors import install_error_handlers
 from realtime.service import Service
 
@@ -45,6 +45,8 @@ def create_app(config: Config, engine: Engine | None = None) -> FastAPI:
     app.include_router(health.router)
     app.include_router(models.router)
     app.include_router(chat.router)
+    app.include_router(speech.router)
+    app.include_router(transcriptions.router)
     app.include_router(ws.router)
     # Not a mount at "/": that would match every path, and hide 405 from the routes.
     app.router.default = Page(Path(web_demo.__file__).parent, otherwise=app.router.not_found)

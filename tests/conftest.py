@@ -9,7 +9,7 @@ import pytest
 from pipeline.config import default_home
 from pipeline.models import store
 
-pytest_plugins = ["servers"]
+pytest_plugins = ["servers", "rest_server"]
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ from pipeline.messages import (
     Speech,
     Start,
     TextDelta,
+    ToolCallDelta,
     TurnEnd,
     Usage,
 )
@@ -205,7 +206,8 @@ class ScriptedThinker(Stage):
 
     first_ms, token_ms: time to the first word and between words. echo: repeat the user's last
     words instead. faults: a map from a word in the user's last message to what happens then:
-    `raise`, `crash` (the process ends) or `hang`.
+    `raise`, `crash` (the process ends) or `hang`. calls: a list of `{name, arguments}`, made
+    instead where the request has tools and ends with the user's words.
     """
 
     def __init__(self, settings: StageSettings) -> None:
@@ -215,6 +217,7 @@ class ScriptedThinker(Stage):
         self._first_s = options.get("first_ms", 0) / 1000
         self._token_s = options.get("token_ms", 0) / 1000
         self._faults: dict[str, str] = options.get("faults", {})
+        self._calls: list[dict[str, str]] = options.get("calls", [])
         self._timers = Timers()
         self._replies: dict[str, _Reply] = {}
 
@@ -240,6 +243,8 @@ class ScriptedThinker(Stage):
 
     def _advance(self, request_id: str) -> list[Output]:
         reply = self._replies[request_id]
+        if self._calls_for(reply.start):
+            return self._call(reply.start)
         outputs: list[Output] = []
         while reply.words and time.monotonic() >= reply.next_s:
             word = reply.words.popleft()
@@ -256,6 +261,23 @@ class ScriptedThinker(Stage):
         usage = Usage(tokens, reply.count)
         outputs.append(Output(request_id, End("length" if cut else "stop", usage)))
         return outputs
+
+    def _calls_for(self, start: Start) -> bool:
+        wanted = bool(start.tools) and start.tool_choice != "none"
+        return bool(self._calls) and wanted and start.items[-1].role == "user"
+
+    def _call(self, start: Start) -> list[Output]:
+        messages: list[ToolCallDelta | End] = []
+        for number, call in enumerate(self._calls):
+            name, arguments = call["name"], call["arguments"]
+            call_id = f"call_{start.request_id}_{number}"[-32:]
+            half = len(arguments) // 2
+            messages += [
+                ToolCallDelta(call_id, name, arguments[:half], number),
+                ToolCallDelta(call_id, name, arguments[half:], number),
+            ]
+        messages.append(End("tool_calls", Usage(7, 5)))
+        return [Output(start.request_id, message) for message in messages]
 
     def close(self, request_id: str) -> None:
         """Forget the reply."""

@@ -26,6 +26,7 @@ __all__ = ["Whisper"]
 
 MODEL = "whisper-tiny.en"
 FRAMES_PER_S = 100
+ATTENTION_FRAMES_PER_S = 50
 FRAME_SAMPLES = INPUT_RATE_HZ // FRAMES_PER_S
 SHORT_FRAMES = 1500
 FULL_FRAMES = 3000
@@ -64,6 +65,7 @@ class _Heard:
     avg_logprob: float
     no_speech_prob: float
     stop_prob: float
+    ids: tuple[int, ...] = ()
 
 
 class Whisper(Stage):
@@ -72,7 +74,10 @@ class Whisper(Stage):
     End.meta: `seconds` of audio, `avg_logprob` (the lowest of its windows), `no_speech_prob` (the
     highest) and `stop_prob`, the probability with which the last word is followed by the end of a
     sentence: it tells a finished sentence from an unfinished one far better than the full stop
-    that was written, or was not. options: `model`, a CTranslate2 Whisper folder; `beam_size` (1).
+    that was written, or was not. If the request asks for `word_times`, `words` is a list of (word,
+    start, end), in seconds from the start of the audio.
+
+    options: `model`, a CTranslate2 Whisper folder; `beam_size` (1).
     """
 
     def __init__(self, settings: StageSettings) -> None:
@@ -83,6 +88,7 @@ class Whisper(Stage):
         self._features: Any = None
         self._tokens: Any = None
         self._stops: list[int] = []
+        self._encoded: Any = None  # the window heard last
 
     def load(self) -> None:
         """Load the weights and run every window length once."""
@@ -138,20 +144,26 @@ class Whisper(Stage):
         window = (FULL_FRAMES - SPARE_FRAMES) * INPUT_RATE_HZ // FRAMES_PER_S
         outputs: list[Output] = []
         heard: list[_Heard] = []
+        words: list[tuple[str, float, float]] = []
         for first in range(0, len(samples), window):
             part = samples[first : first + window]
             if len(part) < MIN_SAMPLES:
                 continue
             heard.append(self._hear(part, utterance.start))
+            if utterance.start.word_times:
+                offset_s = first / INPUT_RATE_HZ
+                words += self._words(heard[-1].ids, len(part) / INPUT_RATE_HZ, offset_s)
             text = heard[-1].text if not first else " " + heard[-1].text
             if text.strip():
                 outputs.append(Output(request_id, TextDelta(text)))
-        meta = {
+        meta: dict[str, Any] = {
             "seconds": len(samples) / INPUT_RATE_HZ,
             "avg_logprob": min((h.avg_logprob for h in heard), default=0.0),
             "stop_prob": heard[-1].stop_prob if heard else 0.0,
             "no_speech_prob": max((h.no_speech_prob for h in heard), default=1.0),
         }
+        if utterance.start.word_times:
+            meta["words"] = words
         usage = Usage(output_tokens=sum(h.tokens for h in heard))
         return [*outputs, Output(request_id, End(usage=usage, meta=meta))]
 
@@ -162,7 +174,7 @@ class Whisper(Stage):
         frames = SHORT_FRAMES if needed <= SHORT_FRAMES else FULL_FRAMES
         features = self._features(samples, padding=frames * FRAME_SAMPLES - len(samples))
         window = np.ascontiguousarray(features[None, :, :frames], np.float32)
-        encoded = self._model.encode(ctranslate2.StorageView.from_array(window))
+        encoded = self._encoded = self._model.encode(ctranslate2.StorageView.from_array(window))
         limit = min(MAX_TOKENS, 10 + int(seconds * TOKENS_PER_S))
         heard = self._decode(encoded, start, limit)
         if _is_loop(heard.text):
@@ -187,7 +199,8 @@ class Whisper(Stage):
         logprob = result.scores[0] * len(tokens) / (len(tokens) + 1)
         text = self._tokens.decode(tokens).strip()
         stop_prob = self._stop_prob(tokens, result.logits[0])
-        return _Heard(text, len(tokens), float(logprob), float(result.no_speech_prob), stop_prob)
+        no_speech = float(result.no_speech_prob)
+        return _Heard(text, len(tokens), float(logprob), no_speech, stop_prob, tuple(tokens))
 
     def _stop_prob(self, tokens: list[int], logits: list[Any]) -> float:
         """How probable a sentence's end was after the last word. logits: of each step."""
@@ -197,6 +210,30 @@ class Whisper(Stage):
         scores = np.array(logits[step], np.float32).reshape(-1)
         weights = np.exp(scores - scores.max())
         return float(weights[self._stops].sum() / weights.sum())
+
+    def _words(
+        self, ids: tuple[int, ...], seconds: float, offset_s: float
+    ) -> list[tuple[str, float, float]]:
+        """When each word of the window just heard was said, by the decoder's attention."""
+        if not ids:
+            return []
+        frames = min(int(seconds * FRAMES_PER_S), FULL_FRAMES)
+        found = self._model.align(
+            self._encoded, self._tokens.sot_sequence, [list(ids)], frames, median_filter_width=7
+        )[0]
+        pairs = np.array(found.alignments)
+        # The first frame at which each token is attended to; one more for the end of the text.
+        begins = pairs[np.diff(pairs[:, 0], prepend=-1) > 0, 1] / ATTENTION_FRAMES_PER_S
+        words, tokens = self._tokens.split_to_word_tokens([*ids, self._tokens.eot])
+        edges = np.cumsum([0, *(len(one) for one in tokens[:-1])])
+        times = begins[np.minimum(edges, len(begins) - 1)] + offset_s
+        timed: list[tuple[str, float, float]] = []
+        for at, word in enumerate(words[:-1]):
+            if timed and not any(character.isalnum() for character in word):
+                timed[-1] = (timed[-1][0] + word, *timed[-1][1:])  # punctuation takes no time
+            else:
+                timed.append((word.strip(), float(times[at]), float(times[at + 1])))
+        return timed
 
     def _prompt(self, start: Start) -> list[int]:
         before = []

@@ -18,7 +18,9 @@ from fastapi.responses import JSONResponse
 from audio.encoding import encode_file
 from pipeline.messages import (
     OUTPUT_RATE_HZ,
+    Alignment,
     Failed,
+    Mark,
     PipelineMessage,
     Plan,
     Sampling,
@@ -33,7 +35,7 @@ from realtime.rest.chat_prompt import ChatPrompt, PromptBuilder
 from realtime.rest.chat_request import ChatRequest, JsonObject, JsonSchemaFormat, NamedTool
 from realtime.rest.errors import ApiError
 from realtime.rest.models import known_model, require_key
-from realtime.rest.recordings import hear_all
+from realtime.rest.recordings import hear_all, windows_of
 from realtime.rest.streaming import SSE, StreamedAnswer, sse
 from realtime.rest.work import api_error, merged, place, while_connected
 from realtime.service import Service
@@ -171,7 +173,9 @@ class Completion:
 
     async def _prompt(self) -> ChatPrompt:
         builder = PromptBuilder(
-            lambda samples, name: hear_all(self._engine, samples, f"{self._id}-{name}"),
+            lambda samples, name: hear_all(
+                self._engine, windows_of([samples]), f"{self._id}-{name}"
+            ),
             lambda answer_id: self._service.audio_history.find(answer_id, self._owner),
             max_audio_s=self._service.config.max_input_audio_s,
             instructions=self._service.config.instructions,
@@ -191,7 +195,8 @@ class Completion:
                 async for index, message in messages:
                     if isinstance(message, Failed):
                         raise self._failure(message)
-                    yield index, message
+                    if not isinstance(message, Mark | Alignment):
+                        yield index, message
 
     def _failure(self, failure: Failed) -> ApiError:
         param = None

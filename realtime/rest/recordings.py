@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -106,23 +106,38 @@ async def hear(
 
 
 async def hear_all(
-    engine: Engine, samples: NDArray[np.int16], request_id: str, **hints: Any
-) -> AsyncIterator[Heard]:
-    """Window after window. hints: `language` and `prompt` for the Transcriber."""
-    first = 0
-    while first < len(samples):
-        last = await asyncio.to_thread(window_end, samples, first)
-        start = Start(f"{request_id}-{first}", Plan.TRANSCRIBE, background=True, **hints)
-        yield await hear(engine, samples[first:last], start, first / INPUT_RATE_HZ)
-        first = last
+    engine: Engine, windows: Iterator[NDArray[np.int16]], request_id: str, **hints: Any
+) -> AsyncGenerator[Heard]:
+    """Window after window, each taken in a thread when its turn comes.
+
+    hints: fields of `Start` for the Transcriber. Raises what the iterator raises, and ApiError.
+    """
+    offset_s = 0.0
+    while (window := await asyncio.to_thread(next, windows, None)) is not None:
+        start = Start(f"{request_id}-{offset_s:.2f}", Plan.TRANSCRIBE, background=True, **hints)
+        yield await hear(engine, window, start, offset_s)
+        offset_s += len(window) / INPUT_RATE_HZ
 
 
-def window_end(samples: NDArray[np.int16], first: int) -> int:
-    """Where the window that begins at `first` ends: at a quiet moment, if it is not the last."""
-    latest = first + WINDOW_SAMPLES
-    if latest >= len(samples):
-        return len(samples)
-    tail = samples[latest - CUT_SAMPLES : latest].astype(np.float32)
+def windows_of(blocks: Iterable[NDArray[np.int16]]) -> Iterator[NDArray[np.int16]]:
+    """Stretches for the Transcriber out of blocks of any length, cut at quiet moments.
+
+    No more than a window and a block is held.
+    """
+    held = np.zeros(0, np.int16)
+    for block in blocks:
+        held = np.concatenate([held, block])
+        while len(held) > WINDOW_SAMPLES:
+            end = _quiet_moment(held)
+            yield held[:end]
+            held = held[end:]
+    if len(held):
+        yield held
+
+
+def _quiet_moment(samples: NDArray[np.int16]) -> int:
+    """Where to cut a window off, in its last seconds."""
+    tail = samples[WINDOW_SAMPLES - CUT_SAMPLES : WINDOW_SAMPLES].astype(np.float32)
     frame = INPUT_RATE_HZ // 10
-    loudness = (tail[: len(tail) // frame * frame].reshape(-1, frame) ** 2).mean(axis=1)
-    return latest - CUT_SAMPLES + (int(np.argmin(loudness)) * frame + frame // 2)
+    loudness = (tail.reshape(-1, frame) ** 2).mean(axis=1)
+    return WINDOW_SAMPLES - CUT_SAMPLES + int(np.argmin(loudness)) * frame + frame // 2

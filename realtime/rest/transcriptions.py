@@ -1,0 +1,261 @@
+"""`POST /v1/audio/transcriptions`: what is said in a recording of any length."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Any, BinaryIO, Literal, get_args
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.datastructures import UploadFile
+
+from audio.containers import ContainerError, read_audio
+from pipeline.messages import INPUT_RATE_HZ
+from realtime.config import Config
+from realtime.rest.captions import Segment, segments_of, srt, vtt, words_of
+from realtime.rest.errors import ApiError
+from realtime.rest.models import known_model, require_key
+from realtime.rest.recordings import Heard, hear_all, unreadable, windows_of
+from realtime.rest.streaming import SSE, StreamedAnswer, sse
+from realtime.rest.uploads import read_form
+from realtime.rest.work import place, while_connected
+from realtime.service import Service
+
+logger = logging.getLogger(__name__)
+
+router = APIRouter(prefix="/v1", dependencies=[Depends(require_key)])
+
+Shape = Literal["json", "text", "srt", "vtt", "verbose_json"]
+SHAPES: tuple[Shape, ...] = get_args(Shape)
+TIMED = frozenset({"srt", "vtt", "verbose_json"})
+GRANULARITIES = ("word", "segment")
+ACCEPTED = frozenset({"temperature", "chunking_strategy"})
+"""Fields without effect: decoding is greedy, and windows are cut at quiet moments anyway."""
+
+PROGRESS_S = 300
+"""A line in the log for each so many seconds of a long recording."""
+
+_ENGLISH = re.compile(r"^en([-_].*)?$|^english$", re.IGNORECASE)
+_FIELD = re.compile(r"^(\w+)(\[\])?$")
+
+
+@router.post("/audio/transcriptions")
+async def create_transcription(request: Request) -> Response:
+    """One recording."""
+    service: Service = request.app.state.service
+    form = await read_form(request, service.config.max_file_bytes)
+    wish = Wish(form, service.config)
+    task = Transcription(service, wish)
+    if wish.stream:
+        return StreamedAnswer(service, task.events, SSE)
+    with place(service):
+        return await while_connected(request, task.whole())
+
+
+@router.post("/audio/translations")
+async def create_translation(request: Request) -> Response:
+    """The embedded Transcriber knows English only, so there is nothing to translate from."""
+    raise ApiError(
+        HTTPStatus.BAD_REQUEST,
+        "Translations need a multilingual model; the model of this server knows English only. "
+        "Use /v1/audio/transcriptions.",
+        code="unsupported_value",
+        param="model",
+    )
+
+
+class Wish:
+    """What the form asks for. Raises ApiError naming the field at fault."""
+
+    def __init__(self, form: Mapping[str, list[Any]], config: Config) -> None:
+        self._form = form
+        self.file = self._file()
+        self.model = self._text("model")
+        if self.model is None:
+            raise _refused("Missing required parameter: 'model'.", "model", _MISSING)
+        known_model(config, self.model)
+        self.shape = self._one_of("response_format", SHAPES) or "json"
+        self.stream = self._flag("stream")
+        self.prompt = self._text("prompt") or ""
+        self.language = self._text("language")
+        if self.language and not _ENGLISH.match(self.language):
+            raise _refused(
+                f"Invalid value: '{self.language}'. The model of this server knows only 'en'.",
+                "language",
+            )
+        self.granularities = self._granularities()
+        self._temperature()
+        self._refuse_the_rest()
+
+    def _values(self, name: str) -> list[Any]:
+        return [*self._form.get(name, []), *self._form.get(f"{name}[]", [])]
+
+    def _text(self, name: str) -> str | None:
+        values = self._values(name)
+        if not values:
+            return None
+        if len(values) > 1 or not isinstance(values[0], str):
+            raise _refused(f"Invalid type for '{name}': expected one text.", name, "invalid_type")
+        return values[0] or None
+
+    def _one_of(self, name: str, supported: tuple[Any, ...]) -> Any:
+        value = self._text(name)
+        if value is not None and value not in supported:
+            listed = ", ".join(f"'{one}'" for one in supported)
+            raise _refused(f"Invalid value: '{value}'. Supported values are: {listed}.", name)
+        return value
+
+    def _flag(self, name: str) -> bool:
+        return (self._one_of(name, ("true", "false", "True", "False")) or "").lower() == "true"
+
+    def _file(self) -> BinaryIO:
+        values = self._values("file")
+        if not values:
+            raise _refused("Missing required parameter: 'file'.", "file", _MISSING)
+        if len(values) > 1 or not isinstance(values[0], UploadFile):
+            raise _refused("Invalid type for 'file': expected one file.", "file", "invalid_type")
+        return values[0].file
+
+    def _granularities(self) -> tuple[str, ...]:
+        values = self._values("timestamp_granularities")
+        for value in values:
+            if value not in GRANULARITIES:
+                raise _refused(
+                    f"Invalid value: '{value}'. Supported values are: 'word' and 'segment'.",
+                    "timestamp_granularities",
+                )
+        if values and self.shape != "verbose_json":
+            raise _refused(
+                "'timestamp_granularities' needs 'response_format' to be 'verbose_json'.",
+                "timestamp_granularities",
+            )
+        return tuple(values) or ("segment",)
+
+    def _temperature(self) -> None:
+        value = self._text("temperature")
+        try:
+            within = value is None or 0 <= float(value) <= 1
+        except ValueError:
+            within = False
+        if not within:
+            raise _refused(
+                f"Invalid value: '{value}'. A number from 0 to 1 is expected.", "temperature"
+            )
+
+    def _refuse_the_rest(self) -> None:
+        known = {"file", "model", "response_format", "stream", "prompt", "language"}
+        known |= {"timestamp_granularities", *ACCEPTED}
+        for field in self._form:
+            match = _FIELD.match(field)
+            name = match.group(1) if match else field
+            if name in known:
+                continue
+            if name in ("include", "known_speaker_names", "known_speaker_references", "keywords"):
+                raise _refused(f"'{name}' is not supported here.", name, "unsupported_value")
+            raise _refused(f"Unknown parameter: '{field}'.", field, "unknown_parameter")
+
+
+_MISSING = "missing_required_parameter"
+
+
+def _refused(message: str, param: str, code: str = "invalid_value") -> ApiError:
+    return ApiError(HTTPStatus.BAD_REQUEST, message, code=code, param=param)
+
+
+class Transcription:
+    """One recording on its way through the Transcriber."""
+
+    def __init__(self, service: Service, wish: Wish) -> None:
+        self._engine = service.engine
+        self._wish = wish
+        self._id = f"transcription-{secrets.token_hex(8)}"
+
+    async def _heard(self) -> AsyncGenerator[Heard]:
+        wish = self._wish
+        windows = windows_of(read_audio(wish.file, INPUT_RATE_HZ))
+        logged_s = 0.0
+        try:
+            async with aclosing(
+                hear_all(
+                    self._engine,
+                    windows,
+                    self._id,
+                    language=wish.language,
+                    prompt=wish.prompt,
+                    word_times=wish.shape in TIMED,
+                )
+            ) as all_heard:
+                async for heard in all_heard:
+                    if heard.end_s - logged_s >= PROGRESS_S:
+                        logged_s = heard.end_s
+                        logger.info("%s: %d minutes are done", self._id, heard.end_s // 60)
+                    yield heard
+        except ContainerError as error:
+            raise unreadable("file") from error
+
+    async def whole(self) -> Response:
+        """The transcript in the shape that was asked for. Raises ApiError."""
+        texts: list[str] = []
+        segments: list[Segment] = []
+        words: list[dict[str, Any]] = []
+        seconds = 0.0
+        async with aclosing(self._heard()) as all_heard:
+            async for heard in all_heard:
+                seconds = heard.end_s
+                if heard.text:
+                    texts.append(heard.text)
+                if self._wish.shape in TIMED:
+                    segments += segments_of(heard)
+                if "word" in self._wish.granularities:
+                    words += [word.json() for word in words_of(heard)]
+        if not seconds:
+            raise unreadable("file")
+        return self._shaped(" ".join(texts), segments, words, seconds)
+
+    def _shaped(
+        self, text: str, segments: list[Segment], words: list[dict[str, Any]], seconds: float
+    ) -> Response:
+        usage = {"type": "duration", "seconds": round(seconds, 3)}
+        match self._wish.shape:
+            case "text":
+                return PlainTextResponse(text + "\n")
+            case "srt":
+                return PlainTextResponse(srt(segments), media_type="application/x-subrip")
+            case "vtt":
+                return PlainTextResponse(vtt(segments), media_type="text/vtt")
+            case "verbose_json":
+                document: dict[str, Any] = {
+                    "task": "transcribe",
+                    "language": "english",
+                    "duration": round(seconds, 3),
+                    "text": text,
+                    "usage": usage,
+                }
+                if "segment" in self._wish.granularities:
+                    document["segments"] = [one.json(at) for at, one in enumerate(segments)]
+                if "word" in self._wish.granularities:
+                    document["words"] = words
+                return JSONResponse(document)
+        return JSONResponse({"text": text, "usage": usage})
+
+    async def events(self) -> AsyncGenerator[bytes]:
+        """The transcript while it is made."""
+        texts: list[str] = []
+        seconds = 0.0
+        async with aclosing(self._heard()) as all_heard:
+            async for heard in all_heard:
+                seconds = heard.end_s
+                if not heard.text:
+                    continue
+                delta = f" {heard.text}" if texts else heard.text
+                texts.append(heard.text)
+                yield sse({"type": "transcript.text.delta", "delta": delta})
+        if not seconds:
+            raise unreadable("file")
+        usage = {"type": "duration", "seconds": round(seconds, 3)}
+        yield sse({"type": "transcript.text.done", "text": " ".join(texts), "usage": usage})
