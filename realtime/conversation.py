@@ -32,12 +32,14 @@ class Spoken:
     """How far a spoken message has come. Samples at 24 kHz, from the start of the reply.
 
     spans: (char_start, char_end, sample_end) of its words. heard_samples: None for all of it.
+    truncated: the client itself has told how much was heard.
     """
 
     text: str = ""
     spans: list[tuple[int, int, int]] = field(default_factory=list)
     sent_samples: int = 0
     heard_samples: int | None = None
+    truncated: bool = False
 
     @property
     def sent_ms(self) -> int:
@@ -45,12 +47,18 @@ class Spoken:
         return self.sent_samples * 1000 // OUTPUT_RATE_HZ
 
     def hear(self, audio_end_ms: int) -> int:
-        """Only this much was heard. Returns it, clamped to what was sent."""
+        """The client says how much was heard. Returns it, clamped to what was sent."""
+        self.truncated = True
         if audio_end_ms >= self.sent_ms:
             self.heard_samples = self.sent_samples
             return self.sent_ms
         self.heard_samples = audio_end_ms * OUTPUT_RATE_HZ // 1000
         return audio_end_ms
+
+    def reckon(self, samples: int) -> None:
+        """The server thinks that only this much was heard. The client's own word counts more."""
+        if not self.truncated and samples < self.sent_samples:
+            self.heard_samples = samples
 
     def heard_text(self) -> str:
         """The words that were heard whole."""

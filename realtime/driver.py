@@ -89,7 +89,7 @@ class Driver:
         self._send = send
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._replies: dict[str, Reply] = {}
+        self._replies: dict[str, Reply] = {}  # those that run, and those still to be heard
         self._session = Session(new_settings(service.config, model))
         self._input_format = AudioFormat()
         self._microphone: MicrophoneDecoder | None = None  # made with the first append
@@ -246,11 +246,18 @@ class Driver:
         if speech.probability >= VOICED:
             self._turn_s = {"voice_end": self._clock()}
         try:
+            self._tell_playback()
             self._session.receive_speech(speech)
             self._flush()
         except Exception as error:  # boundary: the engine's task must not end by our fault
             logger.exception("session %s cannot hear", self._session.id)
             self._tasks.create_task(_fail(error))
+
+    def _tell_playback(self) -> None:
+        """How far the listener is with the reply that speech would interrupt."""
+        sounding = self._session.sounding_response
+        if sounding is not None and (reply := self._replies.get(sounding)) is not None:
+            self._session.receive_playback(sounding, reply.played)
 
     async def _transcribe(self, command: Transcribe) -> None:
         decoder = MicrophoneDecoder(AudioFormat(command.format, command.rate_hz))
@@ -286,6 +293,8 @@ class Driver:
     def _start_reply(self, command: StartReply) -> None:
         now_s = self._clock()
         points = dict(self._turn_s)
+        kept = {self._session.sounding_response, *self._running}
+        self._replies = {key: reply for key, reply in self._replies.items() if key in kept}
         reply = Reply(
             self._engine,
             command.start,
@@ -300,8 +309,7 @@ class Driver:
         if not command.start.speculative:
             self._turn_s = {}
         self._replies[command.start.request_id] = reply
-        task = self._spawn(command.start, reply.run, self.receive_message)
-        task.add_done_callback(lambda _: self._replies.pop(command.start.request_id, None))
+        self._spawn(command.start, reply.run, self.receive_message)
 
     def receive_message(self, start: Start, message: PipelineMessage) -> None:
         """A reply's text, calls and alignment, and last its End or Failed."""

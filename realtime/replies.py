@@ -16,6 +16,7 @@ from realtime.errors import ClientError
 from realtime.hearing import Heard, Hearing
 from realtime.item_intake import ItemAudio, take_in
 from realtime.outgoing import Outgoing
+from realtime.playback import Playback
 from realtime.protocol.config import SessionConfig, rate_of
 from realtime.protocol.items import FunctionCall, ItemReference
 from realtime.protocol.responses import ResponseError, ResponseParams, StatusDetails
@@ -64,6 +65,7 @@ class Replies:
         self._generation = 0
         self._guess: _Guess | None = None
         self._doubted = False  # whether what interrupts may be no speech
+        self.playback = Playback()
         self.user_is_speaking = False
         self.voice_heard = False
 
@@ -303,6 +305,8 @@ class Replies:
         reply = self._live(request_id, generation)
         if reply is not None and reply.add_audio(payloads, samples):
             self.voice_heard = True
+            if not reply.beside_conversation and reply.spoken is not None:
+                self.playback.follow(reply.id, reply.spoken)
 
     def receive_timings(self, request_id: str, timings_ms: dict[str, int]) -> None:
         """When a reply reached its points."""
@@ -324,6 +328,7 @@ class Replies:
     def interrupt(self) -> None:
         """The user speaks: the conversation's reply stops. One that is held waits."""
         self._doubted = False
+        self.playback.cut()
         if self._active is not None and self._active.state is not ReplyState.HELD:
             self._cancel(self._active, CANCELLED_BY_SPEECH)
 
@@ -332,6 +337,8 @@ class Replies:
         self._doubted = True
         if self._active is not None and self._active.state is ReplyState.RUNNING:
             self._pause(self._active)
+        elif self.playback.response_id is not None:
+            self._out.ask(Pause(self.playback.response_id))  # all sent, but not all heard
 
     def _pause(self, reply: Reply) -> None:
         reply.pause()
@@ -343,6 +350,8 @@ class Replies:
         if self._active is not None and self._active.state is ReplyState.PAUSED:
             self._active.resume()
             self._out.ask(Resume(self._active.id))
+        elif self.playback.response_id is not None:
+            self._out.ask(Resume(self.playback.response_id))
 
     @property
     def paused(self) -> bool:

@@ -124,6 +124,11 @@ class Reply:
         self._pacer.resume()
         self._hand_over()
 
+    @property
+    def played(self) -> int:
+        """Samples that its listener has heard, at 24 kHz. Goes on after the end of `run`."""
+        return self._playhead.played(self._clock())
+
     async def run(self) -> None:
         """Everything from submit to the last payload; then the timings and the end.
 

@@ -18,7 +18,7 @@ from pipeline.messages import (
     ToolCallDelta,
 )
 from pipeline.messages import Usage as Tokens
-from realtime.conversation import Conversation, Entry
+from realtime.conversation import Conversation, Entry, Spoken
 from realtime.outgoing import Outgoing
 from realtime.output_items import OutputCall, OutputItem, OutputMessage, Place
 from realtime.protocol import server
@@ -127,10 +127,14 @@ class Reply:
         return self._conversation is None
 
     @property
+    def spoken(self) -> Spoken | None:
+        """How far its voice has come, once it speaks."""
+        return self._message.entry.spoken if self._message is not None else None
+
+    @property
     def spoken_text(self) -> str:
         """What its voice says, as far as it is known."""
-        spoken = self._message.entry.spoken if self._message is not None else None
-        return spoken.text if spoken is not None else ""
+        return self.spoken.text if self.spoken is not None else ""
 
     def announce(self) -> None:
         """Tell the client of it."""
@@ -245,7 +249,7 @@ class Reply:
     def _usage(self, tokens: Tokens | None) -> Usage:
         # An interrupted cascade has not told what it read, only what it wrote.
         tokens = tokens or Tokens(output_tokens=self._tokens_written)
-        spoken = self._message.entry.spoken if self._message is not None else None
+        spoken = self.spoken
         audio = -(-spoken.sent_samples // AUDIO_TOKEN_SAMPLES) if spoken is not None else 0
         return Usage(
             total_tokens=tokens.input_tokens + tokens.output_tokens + audio,

@@ -583,6 +583,18 @@ class Session:
         if not self._closed:
             self._replies.receive_audio(request_id, generation, list(payloads), samples)
 
+    @property
+    def sounding_response(self) -> str | None:
+        """The response whose playback is of interest: the last one that was spoken."""
+        return self._replies.playback.response_id
+
+    def receive_playback(self, request_id: str, samples: int) -> None:
+        """How much of a reply has been played by now, at 24 kHz, also after its end.
+
+        Told before the speech that may interrupt it.
+        """
+        self._replies.playback.note(request_id, samples)
+
     def receive_timings(self, request_id: str, timings_ms: dict[str, int]) -> None:
         """Shown in the reply's `response.done`, so told before its End or Failed."""
         if not self._closed:

@@ -18,7 +18,7 @@ from audio.codecs import get_decoder, get_encoder
 from audio.formats import OPUS, AudioFormat
 from audio.libopus import OpusUnavailable
 from pipeline.engine import Engine
-from pipeline.messages import PipelineMessage, Start, TextDelta
+from pipeline.messages import PipelineMessage, Plan, Start, TextDelta
 from realtime.config import Config
 from realtime.driver import Driver
 from realtime.protocol import parse_event
@@ -95,11 +95,11 @@ async def started(config: Config, engine: Engine | None = None) -> AsyncIterator
 
 
 @asynccontextmanager
-async def driving(service: Service) -> AsyncIterator[Wire]:
+async def driving(service: Service, **options: Any) -> AsyncIterator[Wire]:
     """Leaving waits for every task of the connection: one that stays on is a hang."""
     wire = Wire(service)
     async with asyncio.timeout(PATIENCE_S * 2), asyncio.TaskGroup() as tasks:
-        with Driver(service, tasks, wire.take) as driver:
+        with Driver(service, tasks, wire.take, **options) as driver:
             wire.driver = driver
             yield wire
 
@@ -373,3 +373,39 @@ async def test_a_codec_that_is_not_there_is_an_error_of_the_append(
         error = (await wire.wait_for("error"))["error"]
 
     assert "no libopus" in error["message"]
+
+
+async def test_the_playhead_runs_on_after_the_end_and_cuts_what_was_not_heard(
+    scripted: Config,
+) -> None:
+    text = "One two three four five six seven eight nine ten."
+    now = 100.0
+    config = scripted.model_copy(
+        update={"stages": scripted_stages(thinker={"text": text}, talker={"char_ms": 20})}
+    )
+    engine = WatchedEngine(config)
+    async with started(config, engine) as service, driving(service, clock=lambda: now) as wire:
+        await wire.update(audio=SERVER_VAD)
+        await wire.ask()
+        done = await wire.wait_for("response.done")
+        assert done["response"]["status"] == "completed"
+        now += 0.4  # of 0.98 s
+        await wire.append(np.concatenate([voice(0.6), silence(0.9)]))
+        await wire.wait_for("response.done")
+
+    (said,) = [item.text for item in engine.replies[-1].items if item.role == "assistant"]
+    assert text.startswith(said)
+    assert 10 <= len(said) <= 20
+
+
+class WatchedEngine(Engine):
+    """Remembers what it was asked to say."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.replies: list[Start] = []
+
+    def submit(self, start: Start, *args: Any, **options: Any) -> Any:
+        if start.plan in (Plan.TEXT, Plan.SPEECH):
+            self.replies.append(start)
+        return super().submit(start, *args, **options)
