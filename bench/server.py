@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -34,16 +35,17 @@ class Server:
     process: subprocess.Popen[bytes]
     port: int
     log_path: Path
+    certificate: Path | None = None
 
     @property
     def url(self) -> str:
         """Base of the HTTP routes."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.certificate else ''}://127.0.0.1:{self.port}"
 
     @property
     def realtime_url(self) -> str:
         """The socket."""
-        return f"ws://127.0.0.1:{self.port}/v1/realtime"
+        return f"ws{'s' if self.certificate else ''}://127.0.0.1:{self.port}/v1/realtime"
 
     def log(self) -> str:
         """Everything it has written to stdout and stderr."""
@@ -51,14 +53,19 @@ class Server:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Status and body (parsed if it is JSON) of one GET. Raises OSError."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        with contextlib.closing(connection):
+        with contextlib.closing(self._connection()) as connection:
             connection.request("GET", path)
             response = connection.getresponse()
             body = response.read()
             if "json" in response.headers.get("Content-Type", ""):
                 return response.status, json.loads(body)
             return response.status, body.decode()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self.certificate is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        trust = ssl.create_default_context(cafile=self.certificate)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=trust)
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until `/ready` says 200. Raises ServerError if it ends, or takes too long."""
@@ -105,8 +112,8 @@ def start_server(
 ) -> Iterator[Server]:
     """Run `sori serve` on a port of loopback, by default a free one, and stop it at the end.
 
-    config: keys, or the path of a file of them. wait: until it is ready. Raises ServerError with
-    the tail of its log.
+    config: keys, or the path of a file of them; with `tls_cert` among the keys, that certificate is
+    trusted. wait: until it is ready. Raises ServerError with the tail of its log.
     """
     with tempfile.TemporaryDirectory(prefix="sori-server-") as folder:
         if isinstance(config, Path):
@@ -127,7 +134,8 @@ def start_server(
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
             )
-        server = Server(process, port, log_path)
+        certificate = None if isinstance(config, Path) else (config or {}).get("tls_cert")
+        server = Server(process, port, log_path, certificate and Path(certificate))
         try:
             if wait:
                 server.wait_ready(ready_timeout_s)

@@ -143,16 +143,18 @@ class ScriptedTurnDetector(Stage):
 class ScriptedTranscriber(Stage):
     """Hears `text`, whatever is said; with `texts`, the next one each time.
 
-    Utterances quieter than the ears' floor give an empty transcript. `delay_ms` is how long it
-    takes.
+    With `texts_by_ms`, a map from milliseconds: the one of the greatest length that is not longer
+    than the sound in the utterance. Utterances quieter than the ears' floor give an empty
+    transcript. `delay_ms` is how long it takes.
     """
 
     def __init__(self, settings: StageSettings) -> None:
         options = settings.options
         self._texts = deque(options.get("texts") or [options.get("text", "Hello there.")])
+        self._by_ms = sorted((int(ms), text) for ms, text in options.get("texts_by_ms", {}).items())
         self._delay_s = options.get("delay_ms", 0) / 1000
         self._timers = Timers()
-        self._heard: dict[str, tuple[bool, int]] = {}
+        self._heard: dict[str, tuple[int, int]] = {}  # samples with sound, and all
         self._ready_s: dict[str, float] = {}
 
     def load(self) -> None:
@@ -160,7 +162,7 @@ class ScriptedTranscriber(Stage):
 
     def open(self, start: Start) -> None:
         """Wait for audio."""
-        self._heard[start.request_id] = (False, 0)
+        self._heard[start.request_id] = (0, 0)
 
     def step(self, batch: Batch) -> list[Output]:
         """The transcript, once the utterance is there and the delay is over."""
@@ -170,7 +172,7 @@ class ScriptedTranscriber(Stage):
         for given in work.inputs:
             loud, samples = self._heard[work.request_id]
             if given.array is not None and len(given.array):
-                loud |= bool(np.abs(given.array.astype(np.int32)).max() > 100)
+                loud += int(np.count_nonzero(np.abs(given.array.astype(np.int32)) > 100))
                 self._heard[work.request_id] = (loud, samples + len(given.array))
             if isinstance(given.message, End):
                 self._ready_s[work.request_id] = time.monotonic() + self._delay_s
@@ -181,11 +183,15 @@ class ScriptedTranscriber(Stage):
             self._timers.call_at(ready_s, work.request_id, self)
             return []
         loud, samples = self._heard[work.request_id]
-        text = self._texts[0] if loud else ""
-        if loud:
-            self._texts.rotate(-1)
+        text = self._next_text(loud * 1000 // INPUT_RATE_HZ) if loud else ""
         end = End(meta={"seconds": samples / INPUT_RATE_HZ})
         return [Output(work.request_id, TextDelta(text)), Output(work.request_id, end)]
+
+    def _next_text(self, loud_ms: int) -> str:
+        if self._by_ms:
+            return next((text for ms, text in reversed(self._by_ms) if ms <= loud_ms), "")
+        self._texts.rotate(-1)
+        return self._texts[-1]
 
     def close(self, request_id: str) -> None:
         """Forget the utterance."""
@@ -205,9 +211,10 @@ class ScriptedThinker(Stage):
     """Says `text` word by word.
 
     first_ms, token_ms: time to the first word and between words. echo: repeat the user's last
-    words instead. faults: a map from a word in the user's last message to what happens then:
-    `raise`, `crash` (the process ends) or `hang`. calls: a list of `{name, arguments}`, made
-    instead where the request has tools and ends with the user's words.
+    words instead. Two maps from a word in the last message: texts, to what is said then; faults,
+    to what happens then (`raise`, `hang`, or `crash`, which ends the process). calls: a list of
+    `{name, arguments}`, made instead where the request has tools and ends with the user's words;
+    with a `word` in it, only where that is one of them.
     """
 
     def __init__(self, settings: StageSettings) -> None:
@@ -217,6 +224,7 @@ class ScriptedThinker(Stage):
         self._first_s = options.get("first_ms", 0) / 1000
         self._token_s = options.get("token_ms", 0) / 1000
         self._faults: dict[str, str] = options.get("faults", {})
+        self._texts: dict[str, str] = options.get("texts", {})
         self._calls: list[dict[str, str]] = options.get("calls", [])
         self._timers = Timers()
         self._replies: dict[str, _Reply] = {}
@@ -230,7 +238,8 @@ class ScriptedThinker(Stage):
         for word, fault in self._faults.items():
             if word in asked:
                 _fault(fault, start.request_id)
-        words = (asked if self._echo else self._text).split(" ")
+        text = next((text for word, text in self._texts.items() if word in asked), self._text)
+        words = (asked if self._echo else text).split(" ")
         words = [f" {word}" if i else word for i, word in enumerate(words)]
         limit = start.sampling.max_tokens
         self._replies[start.request_id] = _Reply(
@@ -243,8 +252,8 @@ class ScriptedThinker(Stage):
 
     def _advance(self, request_id: str) -> list[Output]:
         reply = self._replies[request_id]
-        if self._calls_for(reply.start):
-            return self._call(reply.start)
+        if calls := self._calls_for(reply.start):
+            return self._call(reply.start, calls)
         outputs: list[Output] = []
         while reply.words and time.monotonic() >= reply.next_s:
             word = reply.words.popleft()
@@ -262,13 +271,15 @@ class ScriptedThinker(Stage):
         outputs.append(Output(request_id, End("length" if cut else "stop", usage)))
         return outputs
 
-    def _calls_for(self, start: Start) -> bool:
+    def _calls_for(self, start: Start) -> list[dict[str, str]]:
         wanted = bool(start.tools) and start.tool_choice != "none"
-        return bool(self._calls) and wanted and start.items[-1].role == "user"
+        if not wanted or start.items[-1].role != "user":
+            return []
+        return [call for call in self._calls if call.get("word", "") in start.items[-1].text]
 
-    def _call(self, start: Start) -> list[Output]:
+    def _call(self, start: Start, calls: list[dict[str, str]]) -> list[Output]:
         messages: list[ToolCallDelta | End] = []
-        for number, call in enumerate(self._calls):
+        for number, call in enumerate(calls):
             name, arguments = call["name"], call["arguments"]
             call_id = f"call_{start.request_id}_{number}"[-32:]
             half = len(arguments) // 2

@@ -1,0 +1,94 @@
+"""Stock client SDKs on a tour of the protocol, against a real server with scripted stages.
+
+What the scripted Transcriber hears depends on how long a tour speaks: 300, 600 or 900 ms.
+A tour speaks two turns, the second reply being interrupted by a third, truncates what was not
+heard, and asks in writing for something that takes a tool. It prints what its SDK made of that as
+one JSON object. What no SDK may show is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from environment import client_environment, client_node, client_python
+from servers import scripted
+
+from bench.server import Server, start_server
+from realtime.certificate import make_self_signed
+
+HERE = Path(__file__).parent
+RUN_TIMEOUT_S = 60
+OPENING, WISH, STOP = "Good morning.", "Tell me a story.", "Stop it please."
+GREETING, AFTERWARDS, REPORT = "Good morning to you.", "I stop.", "The sun shines."
+STORY = "Once upon a time there was a king who had a daughter. " * 8
+ARGUMENTS = {"city": "Paris"}
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
+
+
+def stages() -> dict[str, Any]:
+    """Everything the other side says on a tour."""
+    said = {"story": STORY, "morning": GREETING, "Stop": AFTERWARDS, "sunny": REPORT}
+    call = {"word": "weather", "name": "weather", "arguments": json.dumps(ARGUMENTS)}
+    return scripted(
+        thinker={"texts": said, "calls": [call]},
+        transcriber={"texts_by_ms": {200: OPENING, 500: WISH, 800: STOP}},
+        talker={"char_ms": 20},
+    )
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with start_server({"stages": stages()}) as server:
+        yield server
+
+
+def run(command: list[str], **variables: str) -> dict[str, Any]:
+    """What a tour printed last. Fails with its stderr."""
+    environment = client_environment(**variables)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, env=environment
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def check(tour: Mapping[str, Any]) -> None:
+    """What every client must have experienced."""
+    assert tour["heard"] == [OPENING, WISH, STOP]
+    statuses = [reply["status"] for reply in tour["replies"]]
+    assert statuses == ["completed", "cancelled", "completed", "completed", "completed"]
+    said = [reply["said"] for reply in tour["replies"]]
+    assert said[0] == GREETING
+    assert said[1] and STORY.startswith(said[1])
+    assert said[2:] == [AFTERWARDS, "", REPORT]
+    assert tour["arguments"] == ARGUMENTS
+    assert tour["audio_bytes"] > 24_000
+
+
+def test_openai_for_node_over_tls(tmp_path: Path) -> None:
+    certificate, key = make_self_signed(tmp_path, "127.0.0.1")
+    tls = {"tls_cert": str(certificate), "tls_key": str(key)}
+    node = client_node(HERE / "openai_node")
+    with start_server({"stages": stages(), **tls}) as server:
+        url = f"{server.url}/v1"
+        tour = run(["node", str(node / "tour.mjs"), url], NODE_EXTRA_CA_CERTS=str(certificate))
+    check(tour)
+    assert (tour["tools"], tour["truncated_ms"], tour["close_code"]) == (["weather"], 100, 1000)
+
+
+def python_tour(name: str, *arguments: str, script: str = "tour.py") -> dict[str, Any]:
+    folder = HERE / name
+    return run([str(client_python(folder)), str(folder / script), *arguments])
+
+
+def test_openai_for_python_without_asyncio(server: Server) -> None:
+    tour = python_tour("openai_python", f"{server.url}/v1")
+    check(tour)
+    assert tour["truncated_ms"] == 100
