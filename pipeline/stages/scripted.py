@@ -150,8 +150,11 @@ class ScriptedTranscriber(Stage):
 
     def __init__(self, settings: StageSettings) -> None:
         options = settings.options
-        self._texts = deque(options.get("texts") or [options.get("text", "Hello there.")])
-        self._by_ms = sorted((int(ms), text) for ms, text in options.get("texts_by_ms", {}).items())
+        self._texts: deque[str] = deque(
+            options.get("texts") or [options.get("text", "Hello there.")]
+        )
+        by_ms: dict[str, str] = options.get("texts_by_ms", {})
+        self._by_ms = sorted((int(ms), text) for ms, text in by_ms.items())
         self._delay_s = options.get("delay_ms", 0) / 1000
         self._timers = Timers()
         self._heard: dict[str, tuple[int, int]] = {}  # samples with sound, and all

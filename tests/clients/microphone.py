@@ -5,6 +5,7 @@ Standard library only: it runs in the environment of each client.
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 RATE_HZ = 24_000
 BLOCK_MS = 20
@@ -21,25 +22,25 @@ SILENCE = bytes(BLOCK_NBYTES)
 class Microphone:
     """Silence, and what `say` puts between it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._voiced = 0
         self._due_s = time.monotonic()
 
-    def say(self, length_ms):
+    def say(self, length_ms: int) -> None:
         """Speak from the next block on."""
         self._voiced = length_ms // BLOCK_MS
 
-    def block(self):
+    def block(self) -> bytes:
         """The next 20 ms."""
         voiced, self._voiced = self._voiced > 0, max(self._voiced - 1, 0)
         self._due_s += BLOCK_MS / 1000
         return VOICE if voiced else SILENCE
 
-    def left_s(self):
+    def left_s(self) -> float:
         """How long until the next block is due."""
         return max(0.0, self._due_s - time.monotonic())
 
-    async def stream(self, send):
+    async def stream(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Give every block to `send`, when it is due, until cancelled."""
         while True:
             await send(self.block())
