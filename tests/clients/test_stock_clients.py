@@ -92,3 +92,21 @@ def test_openai_for_python_without_asyncio(server: Server) -> None:
     tour = python_tour("openai_python", f"{server.url}/v1")
     check(tour)
     assert tour["truncated_ms"] == 100
+
+
+def test_openai_agents_for_python(server: Server) -> None:
+    tour = python_tour("agents_python", server.realtime_url)
+    check(tour)
+    assert tour["interrupted"] >= 1
+    assert 0 < tour["truncated_ms"][-1] < 3000
+    assert tour["history"][:2] == ["user", "assistant"]
+
+
+def test_openai_agents_for_node(server: Server) -> None:
+    node = client_node(HERE / "agents_node")
+    tour = run(["node", str(node / "tour.mjs"), server.realtime_url])
+    check(tour)
+    assert tour["interrupted"] >= 1
+    assert 0 < tour["truncated_ms"][-1] < 3000
+    assert tour["history"][:2] == ["user", "assistant"]
+    assert tour["not_understood"] == []
