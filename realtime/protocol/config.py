@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from realtime.protocol.wire import Wire, absent
 
 Modality = Literal["text", "audio"]
+Effort = Literal["minimal", "low", "medium", "high", "xhigh"]
 
 # -- formats ---------------------------------------------------------------------------------------
 
@@ -70,7 +71,7 @@ class Transcription(Wire):
     prompt: str | None = None
     languages: tuple[str, ...] | None = Field(None, exclude_if=absent)
     keywords: tuple[str, ...] | None = Field(None, exclude_if=absent)
-    delay: str | None = Field(None, exclude_if=absent)
+    delay: Effort | None = Field(None, exclude_if=absent)
 
 
 # An extension: speech this long interrupts, whatever it says; null leaves it to the server.
@@ -184,7 +185,7 @@ MaxOutputTokens = Annotated[int, Field(ge=1, le=4096)] | Literal["inf"]
 class Reasoning(Wire):
     """Accepted and echoed."""
 
-    effort: str | None = None
+    effort: Effort | None = None
 
 
 class TokenLimits(Wire):

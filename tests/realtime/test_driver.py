@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from official_types import check_official
 from scripted_engine import scripted_stages
 
 from audio.codecs import get_decoder, get_encoder
@@ -41,6 +42,7 @@ class Wire:
 
     def take(self, frame: str) -> None:
         self.log.append(json.loads(frame))
+        check_official(self.log[-1])
         self._more.set()
 
     async def send(self, event_type: str, **fields: Any) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from official_types import check_official
 from scripted_engine import scripted_stages
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -64,6 +65,7 @@ async def until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -
 async def receive(client: ClientConnection) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE_S):
         event: dict[str, Any] = json.loads(await client.recv())
+        check_official(event)
         return event
 
 
