@@ -14,6 +14,8 @@ from difflib import SequenceMatcher
 
 from hibari.g2p.normalize import normalize
 
+from pipeline.readings import read_numbers, read_out
+
 __all__ = ["SpokenForm", "SpokenWord"]
 
 
@@ -56,7 +58,7 @@ class SpokenForm:
         kept = self._strip(text)
         words = list(_written_words(text, kept))
         plain = " ".join(word.text for word in words)
-        spoken = normalize(plain).split()
+        spoken = _reading(plain).split()
         return [
             SpokenWord(word, char_start + first, char_start + last)
             for word, first, last in _trace(words, spoken)
@@ -101,6 +103,11 @@ class SpokenForm:
             yield since, len(text)
 
 
+def _reading(text: str) -> str:
+    """In words. hibari's own rules, for dates, clock times and units, come in the middle."""
+    return read_numbers(normalize(read_out(text)))
+
+
 def _erase(kept: list[str], start: int, end: int) -> None:
     for i in range(start, end):
         kept[i] = " " if kept[i].isspace() else ""
@@ -141,7 +148,7 @@ def _trace(written: list[SpokenWord], spoken: list[str]) -> Iterator[tuple[str, 
 
 def _trace_change(written: list[SpokenWord], spoken: list[str]) -> Iterator[tuple[str, int, int]]:
     """A stretch that reads differently: word by word where each has a reading of its own."""
-    readings = [normalize(word.text).split() for word in written]
+    readings = [_reading(word.text).split() for word in written]
     if [word for reading in readings for word in reading] != spoken:
         # They only make sense together, as in "3 May": they share one span.
         for word in spoken:
