@@ -45,12 +45,15 @@ def test_an_answer_in_markdown_sounds_like_a_person_reading_it() -> None:
         "1. Call 555-1234 by 5pm 📞\n"
         "2. Ask for Dr. Smith, e.g. on May 3\n"
     )
-    assert say(written).split() == (
-        "Prices in twenty twenty-four Here is what I found (see the shop): "
-        "item price tea three dollars and fifty cents two cups ten pounds "
-        "one. Call five five five, one two three four by five P.M. "
-        "two. Ask for Dr Smith, for example on May third"
-    ).split()
+    assert (
+        say(written).split()
+        == (
+            "Prices in twenty twenty-four Here is what I found (see the shop): "
+            "item price tea three dollars and fifty cents two cups ten pounds "
+            "one. Call five five five, one two three four by five P.M. "
+            "two. Ask for Dr Smith, for example on May third"
+        ).split()
+    )
 
 
 texts = st.text(
