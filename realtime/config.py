@@ -89,6 +89,8 @@ class Config(EngineConfig):
     max_buffer_s: float = Field(600.0, gt=0)
     max_append_bytes: int = Field(1024 * 1024, ge=1024, le=15 * 1024 * 1024)
     ws_max_size: int = Field(32 * 1024 * 1024, ge=64 * 1024)
+    max_item_audio_bytes: int = Field(480_000, ge=0, le=16 * 1024 * 1024)
+    max_kept_audio_bytes: int = Field(4 * 1024 * 1024, ge=0)
     max_outgoing_bytes: int = Field(8 * 1024 * 1024, ge=64 * 1024)
 
     pacing_lead_ms: int = Field(2000, ge=100, le=60_000)

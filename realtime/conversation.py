@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from pipeline.messages import OUTPUT_RATE_HZ, PromptItem, ToolCall
 from realtime import errors
+from realtime.kept_audio import KeptAudio
+from realtime.protocol.config import AnyFormat
 from realtime.protocol.items import (
     AnyItem,
     AssistantMessage,
@@ -104,11 +106,11 @@ class Entry:
         return self.item.status == "in_progress"
 
     def snapshot(self) -> AnyItem:
-        """The item as the client may see it now."""
-        if self.in_progress and self.spoken is not None:
-            part = OutputAudio(transcript=self.spoken.text)
-            return self.item.model_copy(update={"content": (part,)})
-        return self.item
+        """The item as the client may see it now: what it has cut itself stays cut."""
+        if self.spoken is None or not (self.in_progress or self.spoken.truncated):
+            return self.item
+        text = self.spoken.heard_text() if self.spoken.truncated else self.spoken.text
+        return self.item.model_copy(update={"content": (OutputAudio(transcript=text),)})
 
     def show_transcript(self, content_index: int, transcript: str) -> None:
         """Write a transcript into the item itself."""
@@ -138,10 +140,11 @@ class Entry:
 
 
 class Conversation:
-    """Items in order."""
+    """Items in order. audio: of those that have some."""
 
-    def __init__(self, conversation_id: str) -> None:
+    def __init__(self, conversation_id: str, audio: KeptAudio) -> None:
         self.id = conversation_id
+        self.audio = audio
         self._order: list[str] = []
         self._entries: dict[str, Entry] = {}
 
@@ -185,8 +188,24 @@ class Conversation:
 
     def remove(self, item_id: str) -> None:
         """Take an entry out."""
+        self.audio.forget(item_id)
         del self._entries[item_id]
         self._order.remove(item_id)
+
+    def shown(self, entry: Entry, encoding: AnyFormat) -> AnyItem:
+        """The item with its audio. encoding: of the audio that came through the microphone."""
+        item = entry.snapshot()
+        if not isinstance(item, UserMessage | AssistantMessage):
+            return item
+        spoken = entry.spoken
+        heard = spoken.heard_samples if spoken is not None and spoken.truncated else None
+        parts = [
+            part.model_copy(update={"audio": self.audio.show(entry.id, index, encoding, heard)})
+            if isinstance(part, InputAudio | OutputAudio)
+            else part
+            for index, part in enumerate(item.content)
+        ]
+        return item.model_copy(update={"content": tuple(parts)})
 
     def has_call(self, call_id: str) -> bool:
         """Whether a function call with this id is in the conversation."""

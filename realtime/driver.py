@@ -53,7 +53,7 @@ from realtime.errors import ClientError
 from realtime.pacing import Clock
 from realtime.protocol import InputAudioBufferAppend, ServerEvent, dump_event, parse_event
 from realtime.protocol.config import Audio, AudioOutput, SessionConfig
-from realtime.protocol.server import Committed, Error, ResponseDone
+from realtime.protocol.server import Committed, Error, RateLimitsUpdated, ResponseDone
 from realtime.reply import Reply
 from realtime.service import Service
 from realtime.session import Session, SessionSettings
@@ -166,6 +166,8 @@ class Driver:
         for event in self._session.events_to_send():
             self._note(event)
             self._send(dump_event(event))
+            if isinstance(event, ResponseDone):
+                self._send(dump_event(RateLimitsUpdated(event_id=new_id("event"))))
         for command in self._session.commands_to_run():
             self._run(command)
 
@@ -348,6 +350,8 @@ def new_settings(config: Config, model: str | None) -> SessionSettings:
         config=session,
         expires_at=int(time.time() + config.max_session_s),
         max_buffer_s=config.max_buffer_s,
+        max_item_audio_bytes=config.max_item_audio_bytes,
+        max_kept_audio_bytes=config.max_kept_audio_bytes,
         refuse_overflow=True,
     )
 

@@ -184,7 +184,10 @@ class Reply:
         """Pass on audio; whether there was any to pass on."""
         if self.spec.modality != "audio" or not payloads:
             return False
-        self._open_message().add_audio(payloads, samples)
+        message = self._open_message()
+        message.add_audio(payloads, samples)
+        if self._conversation is not None:
+            self._conversation.audio.keep(message.entry.id, 0, self.spec.format, payloads)
         return True
 
     def _place(self) -> Place:

@@ -35,6 +35,7 @@ from realtime.errors import ClientError
 from realtime.hearing import Hearing
 from realtime.input_buffer import InputBuffer
 from realtime.item_intake import encoding_in_words, take_in
+from realtime.kept_audio import AS_HEARD, KeptAudio
 from realtime.open_turn import OpenTurn
 from realtime.outgoing import Outgoing
 from realtime.protocol import client, server
@@ -66,7 +67,8 @@ class Session:
         self._settings = settings
         self._out = Outgoing(settings.new_id)
         self._config = settings.config
-        self._conversation = Conversation(settings.new_id("conv"))
+        kept = KeptAudio(settings.max_item_audio_bytes, settings.max_kept_audio_bytes)
+        self._conversation = Conversation(settings.new_id("conv"), kept)
         self._buffer = InputBuffer(max(int(settings.max_buffer_s * INPUT_RATE_HZ), 1))
         self._hearing = Hearing(self._out, settings.session_id)
         self._replies = Replies(settings, self._out, self._conversation, self._hearing)
@@ -176,7 +178,8 @@ class Session:
             case client.ConversationItemCreate():
                 self._create_item(event)
             case client.ConversationItemRetrieve():
-                item = self._require("retrieve", event.item_id).snapshot()
+                entry = self._require("retrieve", event.item_id)
+                item = self._conversation.shown(entry, self.input_format)
                 self._out.say(server.ItemRetrieved(event_id=self._out.event_id(), item=item))
             case client.ConversationItemDelete():
                 self._delete_item(event)
@@ -417,6 +420,7 @@ class Session:
         entry = guess or self._user_item(turn.item_id if turn is not None else out.new_id("item"))
         previous_id = self._conversation.last_id
         self._conversation.insert(entry)
+        self._conversation.audio.keep(entry.id, 0, AS_HEARD, [pcm])
         out.say(
             server.Committed(
                 event_id=out.event_id(), item_id=entry.id, previous_item_id=previous_id
@@ -470,6 +474,7 @@ class Session:
         conversation.insert(entry, place)
         self._say_added(entry)
         for part in audio:
+            conversation.audio.keep(entry.id, part.content_index, self.input_format, [part.data])
             self._hearing.begin(
                 entry,
                 part.content_index,

@@ -14,6 +14,7 @@ class SessionSettings:
 
     new_id: makes ids from a prefix. config: the session before the client's first update.
     voices: names that the engine has; others are spoken by `default_voice`. Empty: all of them.
+    max_item_audio_bytes, max_kept_audio_bytes: of the audio that items can be retrieved with.
     refuse_overflow: answer audio beyond max_buffer_s with an error, instead of dropping the oldest.
     """
 
@@ -25,4 +26,6 @@ class SessionSettings:
     default_voice: str = "marin"
     max_buffer_s: float = 600.0
     refuse_overflow: bool = False
+    max_item_audio_bytes: int = 480_000
+    max_kept_audio_bytes: int = 4 * 1024 * 1024
     max_parallel_responses: int = 8

@@ -23,6 +23,15 @@ class MicrophoneDecoder:
         return self._resampler.process(self._decoder.decode(payload))
 
 
+def encode_whole(samples: NDArray[np.int16], rate_hz: int, wanted: AudioFormat) -> bytes:
+    """A finished piece of audio in the client's format, which must not be Opus."""
+    resampler = StreamResampler(rate_hz, wanted.rate_hz)
+    encoder = get_encoder(wanted)
+    pieces = [resampler.process(samples), resampler.flush()]
+    payloads = [payload for piece in pieces for payload in encoder.encode(piece)]
+    return b"".join([*payloads, *encoder.flush()])
+
+
 class ReplyEncoder:
     """24 kHz samples to payloads in the client's format."""
 

@@ -202,6 +202,22 @@ class ResponseDone(_ServerEvent):
     response: Response
 
 
+class RateLimit(Wire):
+    """How much may still be asked for."""
+
+    name: Literal["requests", "tokens"]
+    limit: int
+    remaining: int
+    reset_seconds: float
+
+
+class RateLimitsUpdated(_ServerEvent):
+    """After each response. This server has no such limits, so the list is empty."""
+
+    type: Literal["rate_limits.updated"] = "rate_limits.updated"
+    rate_limits: tuple[RateLimit, ...] = ()
+
+
 class _OutputItemEvent(_ServerEvent):
     response_id: str
     output_index: int
@@ -356,6 +372,7 @@ ServerEvent = (
     | TranscriptionFailed
     | ResponseCreated
     | ResponseDone
+    | RateLimitsUpdated
     | OutputItemAdded
     | OutputItemDone
     | ContentPartAdded

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import soxr
 from numpy.typing import NDArray
+from official_types import check_official
 from process_tree import shared_names
 from speech_scoring import word_error_rate
 
@@ -116,6 +117,8 @@ def test_events_come_in_the_order_of_the_protocol(wire: str, conversations: Conv
     for turn in whole:
         types = [kind for kind in turn.types() if not kind.startswith(TRANSCRIPTION)]
         types = [kind for kind in types if kind != "rate_limits.updated"]
+        for got in turn.events:
+            check_official(got.event)
         steady = [kind for kind in types if kind not in DELTAS]
         assert steady == HEARD + ANSWER_BEGINS + ANSWER_ENDS
         first = min(types.index(kind) for kind in DELTAS)
