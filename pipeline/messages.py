@@ -81,6 +81,20 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """What becomes of a conversation that the model's context cannot hold.
+
+    drop: the oldest turns go; otherwise the request fails with `context_length_exceeded`. ratio: so
+    much of the context is kept when some must go; None leaves it to the Thinker. max_tokens: of all
+    that follows the instructions, even if the context could hold more.
+    """
+
+    drop: bool = True
+    ratio: float | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """A request. `generation` is the submitter's number for it: anything older is stale.
 
@@ -89,7 +103,7 @@ class Start:
     `Plan.JUDGE`, goes beside.
     speed scales the pace of speech (1.0 is the voice's own). seed fixes sampling and noise.
     background: nobody waits for it in a conversation, so that others go first. word_times: have the
-    Transcriber tell when each word was said.
+    Transcriber tell when each word was said. token_logprobs: and how sure it was of each token.
     """
 
     request_id: str
@@ -102,10 +116,12 @@ class Start:
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"  # auto, none, required, or a function's name
     sampling: Sampling = Sampling()
+    retention: Retention = Retention()
     latency_first: bool = True
     speculative: bool = False
     background: bool = False
     word_times: bool = False
+    token_logprobs: bool = False
     language: str | None = None
     prompt: str = ""
     seed: int = 0

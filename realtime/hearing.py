@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.messages import End, Failed, Plan, Start, TextDelta
+from pipeline.messages import End, Failed, Plan, Start, TextDelta, TokenLogprob
 from realtime.commands import Abort, Transcribe
 from realtime.conversation import Entry
 from realtime.interruption import is_echo
@@ -28,6 +28,7 @@ class _Listening:
     over: str
     told: int = 0  # pieces
     pieces: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] | None = None  # if they are asked for
     ending: End | Failed | None = None
 
 
@@ -46,6 +47,15 @@ class Heard:
 def _is_nobodys(transcript: str, end: End, over: str) -> bool:
     """Whether the Transcriber has made it up, or heard Sori itself."""
     return is_invented(transcript, end.meta) or is_echo(transcript, over)
+
+
+def _told_logprobs(found: list[TokenLogprob] | None) -> tuple[server.Logprob, ...] | None:
+    if found is None:
+        return None
+    return tuple(
+        server.Logprob(token=one.token, bytes=tuple(one.token.encode()), logprob=one.logprob)
+        for one in found
+    )
 
 
 _AS_RECEIVED = Pcm(rate=16_000)
@@ -71,23 +81,27 @@ class Hearing:
         shown: bool = True,
         withheld: bool = False,
         over: str = "",
+        logprobs: bool = False,
     ) -> None:
         """Have a part of an item transcribed. wish: what the session says of transcription.
 
         withheld: the item may never be; events about it wait for `reveal`. over: what Sori was
-        saying meanwhile, which is not taken for words of the user's.
+        saying meanwhile, which is not taken for words of the user's. logprobs: tell them, too.
         """
         entry.transcripts[content_index] = None
         request_id = self._out.new_id("transcribe")
         self._running[request_id] = _Listening(
             entry, content_index, seconds, shown and wish is not None, withheld, over
         )
+        if logprobs:
+            self._running[request_id].logprobs = []
         start = Start(
             request_id=request_id,
             plan=Plan.TRANSCRIBE,
             session_id=self._session_id,
             language=wish.language if wish is not None else None,
             prompt=(wish.prompt or "") if wish is not None else "",
+            token_logprobs=logprobs,
         )
         self._out.ask(Transcribe(start, audio, encoding.type, rate_of(encoding)))
 
@@ -99,6 +113,8 @@ class Hearing:
         if isinstance(message, TextDelta):
             self._say_delta(listening)
             listening.pieces.append(message.text)
+            if listening.logprobs is not None:
+                listening.logprobs += message.logprobs
             return None
         listening.ending = message
         failure = message if isinstance(message, Failed) else None
@@ -106,6 +122,8 @@ class Hearing:
         if isinstance(message, Failed) or _is_nobodys(transcript, message, listening.over):
             transcript = ""
             listening.pieces.clear()
+            if listening.logprobs is not None:
+                listening.logprobs.clear()
         self._say_delta(listening)
         listening.entry.transcripts[listening.content_index] = transcript
         if not listening.withheld:
@@ -170,6 +188,7 @@ class Hearing:
                 content_index=listening.content_index,
                 transcript=transcript,
                 usage=server.DurationUsage(seconds=round(listening.seconds, 3)),
+                logprobs=_told_logprobs(listening.logprobs),
             )
         )
 

@@ -11,6 +11,7 @@ from pipeline.messages import (
     Alignment,
     Plan,
     PromptItem,
+    Retention,
     Sampling,
     Start,
     TextDelta,
@@ -27,6 +28,7 @@ from realtime.protocol.config import (
     FunctionTool,
     Modality,
     NamedFunction,
+    RetentionRatio,
     SessionConfig,
     ToolChoice,
 )
@@ -63,6 +65,7 @@ class ReplySpec:
     tool_choice: ToolChoice
     max_output_tokens: int | Literal["inf"]
     latency_first: bool
+    truncation: Literal["auto", "disabled"] | RetentionRatio = "auto"
     metadata: dict[str, str] | None = None
 
 
@@ -80,6 +83,7 @@ def spec_of(config: SessionConfig, params: ResponseParams) -> ReplySpec:
         tool_choice=_or(params.tool_choice, config.tool_choice),
         max_output_tokens=_or(params.max_output_tokens, config.max_output_tokens),
         latency_first=_or(params.latency_first, config.latency_first),
+        truncation=config.truncation,
         metadata=params.metadata,
     )
 
@@ -298,10 +302,19 @@ def start_of(
         tools=_tools(spec.tools),
         tool_choice=choice.name if isinstance(choice, NamedFunction) else choice,
         sampling=Sampling(max_tokens=None if limit == "inf" else limit),
+        retention=_retention(spec.truncation),
         latency_first=spec.latency_first,
         speculative=speculative,
         seed=reply.generation,
     )
+
+
+def _retention(truncation: Literal["auto", "disabled"] | RetentionRatio) -> Retention:
+    if isinstance(truncation, RetentionRatio):
+        limits = truncation.token_limits
+        most = limits.post_instructions if limits is not None else None
+        return Retention(ratio=truncation.retention_ratio, max_tokens=most)
+    return Retention(drop=truncation == "auto")
 
 
 def _tools(tools: Iterable[FunctionTool]) -> tuple[Tool, ...]:

@@ -441,7 +441,10 @@ class Session:
     ) -> None:
         seconds = len(pcm) / 2 / INPUT_RATE_HZ
         wish = self._config.audio.input.transcription
-        self._hearing.begin(entry, 0, pcm, seconds, wish, withheld=withheld, over=over)
+        logprobs = bool(self._config.include)
+        self._hearing.begin(
+            entry, 0, pcm, seconds, wish, withheld=withheld, over=over, logprobs=logprobs
+        )
 
     def _clear_buffer(self) -> None:
         self._buffer.clear()
@@ -482,6 +485,7 @@ class Session:
                 part.seconds,
                 self._config.audio.input.transcription,
                 self.input_format,
+                logprobs=bool(self._config.include),
             )
 
     def _announced(self, item_id: str) -> bool:

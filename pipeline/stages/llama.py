@@ -192,7 +192,7 @@ class Llama(Stage):
             else self._max_text_tokens
         )
         room = min(max_tokens, self._context // 4)
-        items = window.fit(start.items, room)
+        items = window.fit(start.items, room, start.retention)
         while True:
             request = self._request(reply, items, max_tokens)
             try:
@@ -200,10 +200,10 @@ class Llama(Stage):
                 break
             except _TooLong as error:
                 window.learn(items, error.tokens)
-                shorter = window.fit(start.items, room)
+                shorter = window.fit(start.items, room, start.retention)
                 if len(shorter) < len(items):
                     items = shorter
-                elif room > 0:
+                elif room > 0 and start.retention.drop:
                     room = 0  # then the reply is as short as it must be
                 else:
                     raise

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from pipeline.messages import PromptItem
+from pipeline.messages import PromptItem, Retention
 from pipeline.stages.llama_prompt import chat_messages
 
 __all__ = ["Window", "Windows"]
@@ -19,6 +19,7 @@ __all__ = ["Window", "Windows"]
 SESSIONS = 1024
 TOKENS_PER_BYTE = 0.3  # of English, with some room
 FRAME_NBYTES = 16  # what the chat template puts around a message
+AUTO = Retention()
 KEEP = 0.75  # of the context, when something must be dropped: the next turns then fit as well
 
 
@@ -30,21 +31,30 @@ class Window:
         self._tokens_per_byte = TOKENS_PER_BYTE
         self._dropped = 0
 
-    def fit(self, items: Sequence[PromptItem], room: int) -> list[PromptItem]:
+    def fit(
+        self, items: Sequence[PromptItem], room: int, retention: Retention = AUTO
+    ) -> list[PromptItem]:
         """The items that should leave `room` tokens for the reply.
 
-        System items and the last item always stay, so the result may still be too long.
+        System items and the last item always stay, so the result may still be too long; it is if
+        nothing may be dropped.
         """
-        limit = self._tokens - room
+        if not retention.drop:
+            return list(items)
         sizes = [_nbytes([item]) * self._tokens_per_byte for item in items]
+        limit = float(self._tokens - room)
+        if retention.max_tokens is not None:
+            instructions = sizes[0] if items and items[0].role == "system" else 0.0
+            limit = min(limit, instructions + retention.max_tokens)
+        keep = KEEP if retention.ratio is None else retention.ratio
         turns = [i for i, item in enumerate(items[:-1]) if item.role != "system"]
         size = sum(sizes)
         count = min(self._dropped, len(turns))
         left = size - sum(sizes[i] for i in turns[:count])
-        if left < limit / 2:  # the conversation is not the one it was
+        if left < limit * min(keep, 0.5):  # the conversation is not the one it was
             count, left = 0, size
         if left > limit:
-            while count < len(turns) and left > limit * KEEP:
+            while count < len(turns) and left > limit * keep:
                 left -= sizes[turns[count]]
                 count += 1
             while count < len(turns) and items[turns[count]].role != "user":

@@ -18,7 +18,7 @@ from faster_whisper.feature_extractor import FeatureExtractor
 from faster_whisper.tokenizer import Tokenizer
 from numpy.typing import NDArray
 
-from pipeline.messages import INPUT_RATE_HZ, End, Plan, Start, TextDelta, Usage
+from pipeline.messages import INPUT_RATE_HZ, End, Plan, Start, TextDelta, TokenLogprob, Usage
 from pipeline.models.store import resolve
 from pipeline.stage import Batch, Output, Stage, StageSettings, Work
 
@@ -66,6 +66,7 @@ class _Heard:
     no_speech_prob: float
     stop_prob: float
     ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class Whisper(Stage):
@@ -155,7 +156,8 @@ class Whisper(Stage):
                 words += self._words(heard[-1].ids, len(part) / INPUT_RATE_HZ, offset_s)
             text = heard[-1].text if not first else " " + heard[-1].text
             if text.strip():
-                outputs.append(Output(request_id, TextDelta(text)))
+                told = TextDelta(text, logprobs=heard[-1].logprobs)
+                outputs.append(Output(request_id, told))
         meta: dict[str, Any] = {
             "seconds": len(samples) / INPUT_RATE_HZ,
             "avg_logprob": min((h.avg_logprob for h in heard), default=0.0),
@@ -200,7 +202,18 @@ class Whisper(Stage):
         text = self._tokens.decode(tokens).strip()
         stop_prob = self._stop_prob(tokens, result.logits[0])
         no_speech = float(result.no_speech_prob)
-        return _Heard(text, len(tokens), float(logprob), no_speech, stop_prob, tuple(tokens))
+        told = self._logprobs(tokens, result.logits[0]) if start.token_logprobs else ()
+        return _Heard(text, len(tokens), float(logprob), no_speech, stop_prob, tuple(tokens), told)
+
+    def _logprobs(self, tokens: list[int], logits: list[Any]) -> tuple[TokenLogprob, ...]:
+        """Of each token that was written. logits: of each step, before any were suppressed."""
+        found = []
+        for token, step in zip(tokens, logits, strict=False):
+            scores = np.array(step, np.float32).reshape(-1)
+            most = float(scores.max())
+            logprob = float(scores[token]) - most - float(np.log(np.exp(scores - most).sum()))
+            found.append(TokenLogprob(self._tokens.decode([token]), logprob))
+        return tuple(found)
 
     def _stop_prob(self, tokens: list[int], logits: list[Any]) -> float:
         """How probable a sentence's end was after the last word. logits: of each step."""

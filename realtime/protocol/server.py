@@ -154,6 +154,14 @@ class DurationUsage(Wire):
     seconds: float
 
 
+class Logprob(Wire):
+    """How sure the Transcriber was of a token: the natural logarithm of its probability."""
+
+    token: str
+    bytes: tuple[int, ...]
+    logprob: float
+
+
 class TranscriptionCompleted(_ServerEvent):
     """All of what the user said."""
 
@@ -164,6 +172,7 @@ class TranscriptionCompleted(_ServerEvent):
     content_index: int = 0
     transcript: str
     usage: DurationUsage
+    logprobs: tuple[Logprob, ...] | None = Field(None, exclude_if=absent)
 
 
 class TranscriptionError(Wire):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline.messages import PromptItem
+import pytest
+
+from pipeline.messages import PromptItem, Retention
 from pipeline.stages.llama_window import SESSIONS, Window, Windows
 
 SYSTEM = PromptItem("system", "Be brief.")
@@ -33,6 +35,26 @@ def test_the_oldest_turns_go_and_instructions_and_the_last_item_stay() -> None:
     assert kept[1:] == items[-len(kept) + 1 :]
     assert kept[1].role == "user"
     assert 450 < tokens(kept) <= 900
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.5, 0.9])
+def test_a_client_may_say_how_much_is_kept(ratio: float) -> None:
+    items = [SYSTEM, *turns(30), PromptItem("user", "And now?")]
+    kept = Window(1000).fit(items, ROOM, Retention(ratio=ratio))
+    # Whole turns of about 80 tokens go, so that less is left by at most one of them.
+    assert 900 * ratio - 90 < tokens(kept) <= 900 * ratio
+
+
+def test_a_client_may_ask_for_less_than_the_context_holds() -> None:
+    items = [SYSTEM, *turns(5), PromptItem("user", "And now?")]
+    assert Window(1000).fit(items, ROOM) == items
+    kept = Window(1000).fit(items, ROOM, Retention(ratio=1.0, max_tokens=300))
+    assert 200 < tokens(kept[1:]) <= 300
+
+
+def test_a_client_may_forbid_that_anything_is_dropped() -> None:
+    items = [SYSTEM, *turns(30), PromptItem("user", "And now?")]
+    assert Window(1000).fit(items, ROOM, Retention(drop=False)) == items
 
 
 def test_what_has_been_dropped_stays_dropped_for_some_turns() -> None:

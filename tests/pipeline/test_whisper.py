@@ -102,3 +102,17 @@ def test_a_prompt_is_a_hint_for_spelling(whisper: StageDriver) -> None:
     hinted, _ = hear(whisper, clip, prompt="A letter about Mister Jon Dashwoode, Esquire.")
     assert "Dashwoode" not in plain
     assert "Dashwoode" in hinted or "Mister" in hinted
+
+
+def test_each_token_has_its_probability_if_asked_for(whisper: StageDriver) -> None:
+    samples = recordings()[0].samples
+    inputs = [Input(Audio(len(samples)), samples), Input(End())]
+    outputs = whisper.run(Start("r", Plan.TRANSCRIBE, token_logprobs=True), inputs)
+    told = [one for o in outputs if isinstance(o.message, TextDelta) for one in o.message.logprobs]
+    assert "".join(one.token for one in told).strip() == text_of(outputs)
+    assert all(one.logprob <= 0 for one in told)
+    mean = sum(one.logprob for one in told) / len(told)
+    assert mean == pytest.approx(end_of(outputs).meta["avg_logprob"], abs=0.1)
+
+    outputs = whisper.run(Start("r", Plan.TRANSCRIBE), inputs)
+    assert not any(o.message.logprobs for o in outputs if isinstance(o.message, TextDelta))
