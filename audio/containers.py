@@ -29,6 +29,9 @@ BLOCK_FRAMES = 16_384
 MAX_FRAMES = 1 << 40
 """A file that was made while it was sent tells no length; libsndfile stumbles at its end."""
 
+RATES_HZ = range(2_000, 768_001)
+"""What a file may say of its rate: at 1 Hz a block of it would be five hours long."""
+
 DEMUXERS = "aac,ac3,adts,aiff,amr,amrnb,amrwb,asf,au,caf,flac,matroska,webm,mov,mp3,mp4,ogg,wav,w64"
 
 
@@ -56,6 +59,8 @@ def read_audio(source: Source, rate_hz: int) -> Iterator[NDArray[np.int16]]:
             first = next(blocks, None)
         if first is None:
             return
+        if first[0] not in RATES_HZ:
+            raise ContainerError(f"{name}: {first[0]} Hz is no rate of an audio file")
         resampler = StreamResampler(first[0], rate_hz, np.float32)
         yield from _to_int16(resampler.process(first[1]))
         try:
@@ -120,7 +125,8 @@ def _read_soundfile(file: BinaryIO) -> Iterator[tuple[int, Float]]:
             block: Float = sound.read(BLOCK_FRAMES, dtype="float32", always_2d=True)
             if not len(block):
                 return
-            yield sound.samplerate, _mono(block.T)
+            # A float file may hold what is no number.
+            yield sound.samplerate, _mono(np.nan_to_num(block.T, posinf=1.0, neginf=-1.0))
 
 
 def _read_av(file: BinaryIO, name: str, reason: Exception) -> Iterator[tuple[int, Float]]:
@@ -133,7 +139,7 @@ def _read_av(file: BinaryIO, name: str, reason: Exception) -> Iterator[tuple[int
                 raise ContainerError(f"{name}: no audio in this file")
             stream = container.streams.audio[0]
             converter = av.AudioResampler(format="fltp", rate=stream.rate)
-            for frame in container.decode(stream):
+            for frame in _undamaged(container.demux(stream)):
                 for out in converter.resample(frame):
                     yield stream.rate, _mono(out.to_ndarray())
             for out in converter.resample(None):
@@ -142,6 +148,27 @@ def _read_av(file: BinaryIO, name: str, reason: Exception) -> Iterator[tuple[int
         raise ContainerError(
             f"{name}: not an audio file that can be read ({reason}; {error.strerror})"
         ) from error
+
+
+def _undamaged(packets: Iterable[Any]) -> Iterator[Any]:
+    """The frames of all packets but those that cannot be decoded, such as one that breaks off.
+
+    Raises the first packet's error if there is no frame at all.
+    """
+    from av import InvalidDataError
+
+    damage: InvalidDataError | None = None
+    heard = False
+    for packet in packets:
+        try:
+            frames = packet.decode()
+        except InvalidDataError as error:
+            damage = damage or error
+            continue
+        heard = heard or bool(frames)
+        yield from frames
+    if damage is not None and not heard:
+        raise damage
 
 
 def _mono(channels: NDArray[Any]) -> Float:

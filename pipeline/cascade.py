@@ -204,6 +204,9 @@ class Cascade:
             lead_ms = self._playhead.lead_ms
             # A reply nobody hears yet cannot run dry: those that are heard and nearly dry go first.
             wait_ms = lead_ms if self._playhead.begun else FIRST_CHUNK_PATIENCE_MS
+            if self._start.background:
+                # Behind whoever listens, and not for ever: the deadline stands still.
+                wait_ms = self._stages.lead_ms + min(wait_ms, self._stages.lead_ms)
             deadline_s = clock() + wait_ms / 1000
             if self._playhead.speculative:
                 deadline_s = SPECULATIVE_DEADLINE_S

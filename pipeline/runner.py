@@ -73,6 +73,7 @@ class _Request:
     outbox: deque[_Part] = field(default_factory=deque)
     more: bool = True  # every request may step once without input
     lead_ms: float | None = None  # set by a Permit, taken by a step
+    steps: int = 0
     unacknowledged: int = 0
     closing: bool = False  # the stage is done with it; only its outbox is left
 
@@ -210,7 +211,7 @@ class Runner:
                 if stage.batched and ready:
                     self._step(stage, ready)
                 else:
-                    for request_id in ready:
+                    for request_id in self._in_turn(ready):
                         if request_id in self._requests:
                             self._step(stage, [request_id])
                 self._send()
@@ -295,6 +296,18 @@ class Runner:
             and (self._writer is None or self._writer.has_credit(request_id))
         ]
 
+    def _in_turn(self, ready: list[str]) -> list[str]:
+        """Who steps before the socket is looked at again: all that are live, then one of the rest.
+
+        So a job in the background keeps a conversation waiting for no more than one step. Of such
+        jobs the youngest goes first: its client has had the least.
+        """
+        live = [one for one in ready if not self._requests[one].start.background]
+        if len(live) == len(ready):
+            return live
+        background = (one for one in ready if self._requests[one].start.background)
+        return [*live, min(background, key=lambda one: self._requests[one].steps)]
+
     def _step(self, stage: Stage, request_ids: list[str]) -> None:
         taken: list[tuple[str, list[Feed]]] = []
         batch: list[Work] = []
@@ -303,6 +316,7 @@ class Runner:
             feeds = list(request.inputs)
             request.inputs.clear()
             request.more = False
+            request.steps += 1
             taken.append((request_id, feeds))
             try:
                 inputs = [

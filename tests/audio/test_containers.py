@@ -218,3 +218,28 @@ def test_a_broken_middle_is_an_error_or_skipped_but_not_a_crash() -> None:
         assert load_audio(bytes(content), 16_000).size > 0
     except ContainerError as error:
         assert str(error).startswith("audio: ")
+
+
+def test_samples_that_are_no_numbers_are_silent_or_loud() -> None:
+    samples = np.zeros(16_000, np.float32)
+    samples[4_000:4_003] = [np.nan, np.inf, -np.inf]
+    file = io.BytesIO()
+    soundfile.write(file, samples, 16_000, "FLOAT", format="WAV")
+    read = load_audio(file.getvalue(), 16_000)
+    assert read[4_000:4_003].tolist() == [0, 32_767, -32_768]
+    assert not read[:4_000].any()
+    assert not read[4_003:].any()
+
+
+@pytest.mark.parametrize("rate_hz", [1, 10_000_000])
+def test_a_rate_that_no_recording_has_is_refused(rate_hz: int) -> None:
+    file = io.BytesIO()
+    soundfile.write(file, SECOND, rate_hz, format="WAV")
+    with pytest.raises(ContainerError, match="rate"):
+        load_audio(file.getvalue(), 16_000)
+
+
+def test_what_cannot_be_decoded_is_left_out_by_ffmpeg_too() -> None:
+    content = by_ffmpeg("adts", "aac")
+    half = load_audio(content[: len(content) // 2 + 7], 16_000)
+    assert 0.3 < half.size / 16_000 < 0.7

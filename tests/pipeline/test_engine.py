@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -198,6 +199,31 @@ async def test_a_guess_is_given_one_chunk_until_it_is_released() -> None:
         rest = await collect(reply)
         assert samples(made) + samples(rest) == len(TEXT * 5) * 50 * 24
         await settle(engine)
+
+
+async def test_a_job_is_spoken_behind_those_who_listen_and_the_youngest_job_first() -> None:
+    text = "word " * 40
+    limits = {"max_concurrent_synthesis": 1, "synthesis_lead_ms": 2000}
+    deadlines: dict[str, list[float]] = {}
+    async with scripted_engine("thread", limits, thinker={"text": text}) as engine:
+        step = engine.semaphore.step
+
+        def noted(deadline_s: float) -> AbstractAsyncContextManager[None]:
+            ahead_s = deadline_s - asyncio.get_running_loop().time()
+            deadlines.setdefault(current, []).append(ahead_s)
+            return step(deadline_s)
+
+        engine.semaphore.step = noted  # type: ignore[method-assign]
+        for current, background in (("live", False), ("job", True)):
+            reply = engine.submit(
+                replace(ask(current), background=background), paced=not background
+            )
+            async for message in reply:
+                if isinstance(message, Audio) and not background:
+                    engine.note_played(current, 10**9)
+    assert max(deadlines["live"]) <= 2.0 < min(deadlines["job"])
+    assert deadlines["job"][0] < 2.5
+    assert deadlines["job"][-1] == pytest.approx(4.0, abs=0.01)
 
 
 async def test_one_synthesis_at_a_time_serves_many() -> None:

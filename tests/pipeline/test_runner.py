@@ -146,6 +146,32 @@ def test_a_gated_request_steps_only_with_a_permit(start_runner: Callable[..., Pe
     assert leads == [120.0, 80.0]
 
 
+def test_what_runs_in_the_background_lets_others_go_first(
+    start_runner: Callable[..., Peer],
+) -> None:
+    order: list[str] = []
+    entered, leave = threading.Event(), threading.Event()
+
+    def action(work: Work) -> list[Output]:
+        order.append(work.request_id)
+        if work.request_id == "first":
+            entered.set()
+            assert leave.wait(5)
+        work.more = work.request_id == "job" and order.count("job") < 3
+        return [Output(work.request_id, TextDelta("hi"))]
+
+    peer = start_runner(action)
+    begin(peer, "first")
+    assert entered.wait(5)
+    jobs = [Open(Start(name, Plan.SPEECH, background=True)) for name in ("job", "later job")]
+    peer.send(*jobs, Open(Start("live", Plan.SPEECH)))
+    leave.set()
+    for _ in range(6):
+        peer.receive(Emit)
+    # The younger job does not wait for the end of the older one.
+    assert order == ["first", "live", "job", "later job", "job", "job"]
+
+
 def test_an_array_larger_than_a_slot_comes_in_ordered_parts(
     start_runner: Callable[..., Peer],
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import httpx
 import numpy as np
 import openai
 import pytest
+import soundfile
 
 from audio.encoding import encode_file
 from bench.server import Server
@@ -94,6 +96,39 @@ def test_what_is_wrong_is_named(
         list(client.audio.transcriptions.create(**wish))
     body: Any = refused.value.body
     assert (refused.value.status_code, body["param"]) == (status, param)
+
+
+def wav_file(subtype: str, seconds: float = 1.0) -> bytes:
+    samples = np.sin(np.arange(int(seconds * 16_000)) / 5) * 0.25
+    file = io.BytesIO()
+    soundfile.write(file, samples, 16_000, subtype, format="WAV")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW"])
+def test_wav_of_any_width_is_read(client: openai.OpenAI, subtype: str) -> None:
+    file = ("tone.wav", wav_file(subtype))
+    answer: Any = client.audio.transcriptions.create(model="whisper-1", file=file)
+    assert (answer.text, answer.usage.seconds) == (HEARD, pytest.approx(1.0, abs=0.01))
+
+
+@pytest.mark.parametrize("told_nbytes", [0x7FFF_FFF0, 10 * 3600 * 32_000, 0xFFFF_FFFF])
+def test_a_header_that_tells_hours_is_not_believed(client: openai.OpenAI, told_nbytes: int) -> None:
+    data = bytearray(tone()[1])
+    data[40:44] = told_nbytes.to_bytes(4, "little")
+    answer: Any = client.audio.transcriptions.create(
+        model="whisper-1", file=("long.wav", bytes(data))
+    )
+    assert (answer.text, answer.usage.seconds) == (HEARD, pytest.approx(1.0, abs=0.01))
+
+
+def test_of_a_file_that_breaks_off_the_beginning_is_heard(client: openai.OpenAI) -> None:
+    for kind in ("mp3", "flac", "opus", "aac"):
+        data = tone(10.0, kind)[1]
+        answer: Any = client.audio.transcriptions.create(
+            model="whisper-1", file=(f"half.{kind}", data[: len(data) // 2])
+        )
+        assert 2 < answer.usage.seconds < 8
 
 
 def test_forms_that_are_none(scripted_server: Server) -> None:
