@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import jiwer
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
-from whisper_normalizer.english import EnglishTextNormalizer
+
+from bench.understanding import word_error_rate
+
+__all__ = ["Recording", "recordings", "word_error_rate"]
 
 SPEECH = Path(__file__).parent / "fixtures" / "speech"
-
-
-@cache
-def _normalizer() -> EnglishTextNormalizer:
-    return EnglishTextNormalizer()
-
-
-def word_error_rate(said: Sequence[str], heard: Sequence[str]) -> float:
-    """Errors over all words said; both in the same order."""
-    normalize = _normalizer()
-    return float(jiwer.wer([normalize(text) for text in said], [normalize(t) for t in heard]))
 
 
 @dataclass(frozen=True, slots=True)

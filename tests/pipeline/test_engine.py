@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,7 +208,7 @@ async def test_a_job_is_spoken_behind_those_who_listen_and_the_youngest_job_firs
     async with scripted_engine("thread", limits, thinker={"text": text}) as engine:
         step = engine.semaphore.step
 
-        def noted(deadline_s: float) -> AbstractAsyncContextManager[None]:
+        def noted(deadline_s: float) -> Any:
             ahead_s = deadline_s - asyncio.get_running_loop().time()
             deadlines.setdefault(current, []).append(ahead_s)
             return step(deadline_s)
