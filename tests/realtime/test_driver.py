@@ -59,6 +59,11 @@ class Wire:
                 self._more.clear()
                 await self._more.wait()
 
+    def forget(self) -> None:
+        """Begin a new log."""
+        self.log.clear()
+        self._read = 0
+
     def types(self) -> list[str]:
         return [event["type"] for event in self.log]
 
