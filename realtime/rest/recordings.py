@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from audio.containers import ContainerError, read_audio
 from audio.resample import StreamResampler
 from pipeline.engine import Engine
-from pipeline.messages import INPUT_RATE_HZ, OUTPUT_RATE_HZ, End, Failed, Plan, Start, TextDelta
+from pipeline.messages import (
+    INPUT_RATE_HZ,
+    OUTPUT_RATE_HZ,
+    End,
+    Failed,
+    Plan,
+    Start,
+    TextDelta,
+    TokenLogprob,
+)
 from realtime.invented import is_invented
 from realtime.rest.errors import ApiError
 from realtime.rest.work import api_error
@@ -78,12 +87,16 @@ def _refused(message: str, param: str) -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A window's transcript. start_s, end_s: where it lies. meta: of the Transcriber's End."""
+    """A window's transcript. start_s, end_s: where it lies. meta: of the Transcriber's End.
+
+    logprobs: of its tokens, if the Transcriber was asked for them.
+    """
 
     text: str
     start_s: float
     end_s: float
     meta: dict[str, Any]
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 async def hear(
@@ -91,17 +104,20 @@ async def hear(
 ) -> Heard:
     """Transcribe one window. Raises ApiError."""
     text = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
     end_s = offset_s + len(samples) / INPUT_RATE_HZ
     async with aclosing(engine.submit(start, samples)) as messages:
         async for message in messages:
             match message:
-                case TextDelta(text=piece):
+                case TextDelta(text=piece, logprobs=told):
                     text += piece
+                    logprobs += told
                 case Failed():
                     raise api_error(message)
                 case End(meta=meta):
-                    words = "" if is_invented(text, meta) else text.strip()
-                    return Heard(words, offset_s, end_s, dict(meta))
+                    if is_invented(text, meta):
+                        return Heard("", offset_s, end_s, dict(meta))
+                    return Heard(text.strip(), offset_s, end_s, dict(meta), logprobs)
     raise RuntimeError("the Transcriber's answer had no end")
 
 

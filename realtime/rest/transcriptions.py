@@ -89,6 +89,7 @@ class Wish:
                 "language",
             )
         self.granularities = self._granularities()
+        self.logprobs = self._includes_logprobs()
         self._temperature()
         self._refuse_the_rest()
 
@@ -136,6 +137,15 @@ class Wish:
             )
         return tuple(values) or ("segment",)
 
+    def _includes_logprobs(self) -> bool:
+        values = self._values("include")
+        for value in values:
+            if value != "logprobs":
+                raise _refused(f"Invalid value: '{value}'. Supported is: 'logprobs'.", "include")
+        if values and self.shape != "json":
+            raise _refused("'include' needs 'response_format' to be 'json'.", "include")
+        return bool(values)
+
     def _temperature(self) -> None:
         value = self._text("temperature")
         try:
@@ -149,13 +159,13 @@ class Wish:
 
     def _refuse_the_rest(self) -> None:
         known = {"file", "model", "response_format", "stream", "prompt", "language"}
-        known |= {"timestamp_granularities", *ACCEPTED}
+        known |= {"timestamp_granularities", "include", *ACCEPTED}
         for field in self._form:
             match = _FIELD.match(field)
             name = match.group(1) if match else field
             if name in known:
                 continue
-            if name in ("include", "known_speaker_names", "known_speaker_references", "keywords"):
+            if name in ("known_speaker_names", "known_speaker_references", "keywords"):
                 raise _refused(f"'{name}' is not supported here.", name, "unsupported_value")
             raise _refused(f"Unknown parameter: '{field}'.", field, "unknown_parameter")
 
@@ -188,6 +198,7 @@ class Transcription:
                     language=wish.language,
                     prompt=wish.prompt,
                     word_times=wish.shape in TIMED,
+                    token_logprobs=wish.logprobs,
                 )
             ) as all_heard:
                 async for heard in all_heard:
@@ -203,24 +214,28 @@ class Transcription:
         texts: list[str] = []
         segments: list[Segment] = []
         words: list[dict[str, Any]] = []
+        logprobs: list[dict[str, Any]] = []
         seconds = 0.0
         async with aclosing(self._heard()) as all_heard:
             async for heard in all_heard:
                 seconds = heard.end_s
                 if heard.text:
                     texts.append(heard.text)
+                logprobs += _told_logprobs(heard)
                 if self._wish.shape in TIMED:
                     segments += segments_of(heard)
                 if "word" in self._wish.granularities:
                     words += [word.json() for word in words_of(heard)]
         if not seconds:
             raise unreadable("file")
+        if self._wish.shape == "json":
+            told = {"logprobs": logprobs} if self._wish.logprobs else {}
+            return JSONResponse({"text": " ".join(texts), "usage": _usage(seconds), **told})
         return self._shaped(" ".join(texts), segments, words, seconds)
 
     def _shaped(
         self, text: str, segments: list[Segment], words: list[dict[str, Any]], seconds: float
     ) -> Response:
-        usage = {"type": "duration", "seconds": round(seconds, 3)}
         match self._wish.shape:
             case "text":
                 return PlainTextResponse(text + "\n")
@@ -228,24 +243,23 @@ class Transcription:
                 return PlainTextResponse(srt(segments), media_type="application/x-subrip")
             case "vtt":
                 return PlainTextResponse(vtt(segments), media_type="text/vtt")
-            case "verbose_json":
-                document: dict[str, Any] = {
-                    "task": "transcribe",
-                    "language": "english",
-                    "duration": round(seconds, 3),
-                    "text": text,
-                    "usage": usage,
-                }
-                if "segment" in self._wish.granularities:
-                    document["segments"] = [one.json(at) for at, one in enumerate(segments)]
-                if "word" in self._wish.granularities:
-                    document["words"] = words
-                return JSONResponse(document)
-        return JSONResponse({"text": text, "usage": usage})
+        document: dict[str, Any] = {
+            "task": "transcribe",
+            "language": "english",
+            "duration": round(seconds, 3),
+            "text": text,
+            "usage": _usage(seconds),
+        }
+        if "segment" in self._wish.granularities:
+            document["segments"] = [one.json(at) for at, one in enumerate(segments)]
+        if "word" in self._wish.granularities:
+            document["words"] = words
+        return JSONResponse(document)
 
     async def events(self) -> AsyncGenerator[bytes]:
         """The transcript while it is made."""
         texts: list[str] = []
+        logprobs: list[dict[str, Any]] = []
         seconds = 0.0
         async with aclosing(self._heard()) as all_heard:
             async for heard in all_heard:
@@ -254,8 +268,23 @@ class Transcription:
                     continue
                 delta = f" {heard.text}" if texts else heard.text
                 texts.append(heard.text)
-                yield sse({"type": "transcript.text.delta", "delta": delta})
+                found = _told_logprobs(heard)
+                logprobs += found
+                told = {"logprobs": found} if self._wish.logprobs else {}
+                yield sse({"type": "transcript.text.delta", "delta": delta, **told})
         if not seconds:
             raise unreadable("file")
-        usage = {"type": "duration", "seconds": round(seconds, 3)}
-        yield sse({"type": "transcript.text.done", "text": " ".join(texts), "usage": usage})
+        told = {"logprobs": logprobs} if self._wish.logprobs else {}
+        done = {"text": " ".join(texts), "usage": _usage(seconds), **told}
+        yield sse({"type": "transcript.text.done", **done})
+
+
+def _usage(seconds: float) -> dict[str, Any]:
+    return {"type": "duration", "seconds": round(seconds, 3)}
+
+
+def _told_logprobs(heard: Heard) -> list[dict[str, Any]]:
+    return [
+        {"token": one.token, "bytes": list(one.token.encode()), "logprob": one.logprob}
+        for one in heard.logprobs
+    ]

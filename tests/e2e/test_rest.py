@@ -157,6 +157,20 @@ def test_what_is_spoken_is_understood_word_by_word_in_time(client: openai.OpenAI
     assert "".join(segment.text for segment in heard.segments).strip() == heard.text
 
 
+def test_the_words_of_a_recording_tell_how_sure_they_are(client: openai.OpenAI) -> None:
+    text = "The quick brown fox jumps over the lazy dog."
+    speech = client.audio.speech.create(model="tts-1", voice="marin", input=text).content
+    wish: Any = {"model": "gpt-4o-transcribe", "file": ("fox.mp3", speech), "include": ["logprobs"]}
+    heard: Any = client.audio.transcriptions.create(**wish)
+    assert "".join(one.token for one in heard.logprobs).strip() == heard.text
+    assert all(one.logprob <= 0 for one in heard.logprobs)
+    *deltas, done = client.audio.transcriptions.create(**wish, stream=True)
+    assert [one.token for delta in deltas for one in delta.logprobs] == [
+        one.token for one in done.logprobs
+    ]
+    assert done.text == heard.text
+
+
 def test_long_text_begins_at_once_and_is_one_file(model_server: Server) -> None:
     text = ("The ship sailed on through the night. " * 110)[:4000]
     body = {"model": "tts-1", "voice": "marin", "input": text, "response_format": "pcm"}

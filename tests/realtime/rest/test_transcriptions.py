@@ -83,7 +83,8 @@ def test_fields_that_clients_send(client: openai.OpenAI) -> None:
         ({"response_format": "diarized_json"}, 400, "response_format"),
         ({"temperature": 2}, 400, "temperature"),
         ({"timestamp_granularities": ["word"]}, 400, "timestamp_granularities"),
-        ({"include": ["logprobs"]}, 400, "include"),
+        ({"include": ["tokens"]}, 400, "include"),
+        ({"include": ["logprobs"], "response_format": "text"}, 400, "include"),
         ({"extra_body": {"foo": "bar"}}, 400, "foo"),
     ],
 )
