@@ -81,13 +81,9 @@ class Wish:
         known_model(config, self.model)
         self.shape = self._one_of("response_format", SHAPES) or "json"
         self.stream = self._flag("stream")
-        self.prompt = self._text("prompt") or ""
+        self.prompt = self._prompt()
         self.language = self._text("language")
-        if self.language and not _ENGLISH.match(self.language):
-            raise _refused(
-                f"Invalid value: '{self.language}'. The model of this server knows only 'en'.",
-                "language",
-            )
+        self._check_languages()
         self.granularities = self._granularities()
         self.logprobs = self._includes_logprobs()
         self._temperature()
@@ -121,6 +117,30 @@ class Wish:
         if len(values) > 1 or not isinstance(values[0], UploadFile):
             raise _refused("Invalid type for 'file': expected one file.", "file", "invalid_type")
         return values[0].file
+
+    def _texts(self, name: str) -> list[str]:
+        values = self._values(name)
+        if not all(isinstance(value, str) for value in values):
+            raise _refused(f"Invalid type for '{name}': expected texts.", name, "invalid_type")
+        return values
+
+    def _prompt(self) -> str:
+        """The prompt, with the keywords before it: to Whisper both are text that went before."""
+        keywords = ", ".join(self._texts("keywords"))
+        return (
+            f"{keywords}. {self._text('prompt') or ''}" if keywords else self._text("prompt") or ""
+        )
+
+    def _check_languages(self) -> None:
+        """One of several languages that may be spoken is enough."""
+        for name, told in (
+            ("language", [self.language] if self.language else []),
+            ("languages", self._texts("languages")),
+        ):
+            if told and not any(_ENGLISH.match(one) for one in told):
+                raise _refused(
+                    f"Invalid value: '{told[0]}'. The model of this server knows only 'en'.", name
+                )
 
     def _granularities(self) -> tuple[str, ...]:
         values = self._values("timestamp_granularities")
@@ -159,13 +179,13 @@ class Wish:
 
     def _refuse_the_rest(self) -> None:
         known = {"file", "model", "response_format", "stream", "prompt", "language"}
-        known |= {"timestamp_granularities", "include", *ACCEPTED}
+        known |= {"languages", "keywords", "timestamp_granularities", "include", *ACCEPTED}
         for field in self._form:
             match = _FIELD.match(field)
             name = match.group(1) if match else field
             if name in known:
                 continue
-            if name in ("known_speaker_names", "known_speaker_references", "keywords"):
+            if name in ("known_speaker_names", "known_speaker_references"):
                 raise _refused(f"'{name}' is not supported here.", name, "unsupported_value")
             raise _refused(f"Unknown parameter: '{field}'.", field, "unknown_parameter")
 

@@ -67,6 +67,7 @@ def test_fields_that_clients_send(client: openai.OpenAI) -> None:
         prompt="Names: Sori.",
         temperature=0,
         chunking_strategy="auto",
+        extra_body={"languages": ["fr", "en"], "keywords": ["Sori", "Hibari"]},
     )
     assert answer.text == HEARD
 
@@ -80,6 +81,7 @@ def test_fields_that_clients_send(client: openai.OpenAI) -> None:
         ({"file": ("a.wav", tone()[1][:44])}, 400, "file"),
         ({"model": "claude"}, 404, "model"),
         ({"language": "fr"}, 400, "language"),
+        ({"extra_body": {"languages": ["fr", "de"]}}, 400, "languages"),
         ({"response_format": "diarized_json"}, 400, "response_format"),
         ({"temperature": 2}, 400, "temperature"),
         ({"timestamp_granularities": ["word"]}, 400, "timestamp_granularities"),
