@@ -28,6 +28,11 @@ class Playback:
         if response_id == self.response_id:
             self._played = samples
 
+    @property
+    def sounding(self) -> bool:
+        """Whether some of it is still to be heard, as far as is known."""
+        return self.response_id is not None and (self._played or 0) < self._spoken.sent_samples
+
     def cut(self) -> None:
         """The user speaks, and the client stops playing: the model forgets the rest.
 

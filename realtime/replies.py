@@ -354,6 +354,11 @@ class Replies:
             self._out.ask(Resume(self.playback.response_id))
 
     @property
+    def busy(self) -> bool:
+        """Whether the conversation is being answered, or an answer is still to be heard."""
+        return self._active is not None or self.playback.sounding
+
+    @property
     def paused(self) -> bool:
         """Whether the conversation's reply is paused."""
         return self._active is not None and self._active.state is ReplyState.PAUSED

@@ -33,6 +33,7 @@ from realtime.commands import Abort, Command, Judge, ResetEars, SetInputFormat
 from realtime.conversation import Conversation, Entry
 from realtime.errors import ClientError
 from realtime.hearing import Hearing
+from realtime.idle import IdleTimer
 from realtime.input_buffer import InputBuffer
 from realtime.item_intake import encoding_in_words, take_in
 from realtime.kept_audio import AS_HEARD, KeptAudio
@@ -43,6 +44,7 @@ from realtime.protocol.config import (
     AnyFormat,
     EffectiveSession,
     SemanticVad,
+    ServerVad,
     SessionConfig,
     rate_of,
 )
@@ -73,6 +75,7 @@ class Session:
         self._hearing = Hearing(self._out, settings.session_id)
         self._replies = Replies(settings, self._out, self._conversation, self._hearing)
         self._turns: Turns | None = None
+        self._idle = IdleTimer()
         self._turn: OpenTurn | None = None  # announced by speech_started, not yet committed
         self._closed = False
         self._follow_turn_detection()
@@ -260,7 +263,30 @@ class Session:
                 self._stop_turn(end)
             case None if self._turn is not None:
                 self._follow_turn(self._turn, heard_until)
+            case None:
+                self._follow_silence(self._turns, heard_until)
         self._buffer.forget(self._turns.needed_from)
+
+    def _follow_silence(self, turns: Turns, heard_until: int) -> None:
+        """Between turns: when it lasts too long, it is answered too."""
+        limit = None
+        if isinstance(turns.detection, ServerVad) and turns.detection.idle_timeout_ms is not None:
+            limit = ms_to_samples(turns.detection.idle_timeout_ms, INPUT_RATE_HZ)
+        began = self._idle.hear(heard_until, busy=self._replies.busy, limit=limit)
+        if began is None:
+            return
+        start = max(began, self._buffer.start)
+        turn = self._turn = OpenTurn(self._out.new_id("item"), start)
+        self._out.say(
+            server.TimeoutTriggered(
+                event_id=self._out.event_id(),
+                audio_start_ms=samples_to_ms(began, INPUT_RATE_HZ),
+                audio_end_ms=samples_to_ms(heard_until, INPUT_RATE_HZ),
+                item_id=turn.item_id,
+            )
+        )
+        self._commit(self._buffer.take(start, heard_until))
+        self._replies.create(self._config, None)
 
     def _follow_turn(self, turn: OpenTurn, heard_until: int) -> None:
         """In a pause, work on the guess that the turn is over; when it goes on, drop it."""
@@ -584,6 +610,8 @@ class Session:
         """The next message of a StartReply command; audio comes through `receive_reply_audio`."""
         if not self._closed:
             self._replies.receive(request_id, generation, message)
+            if isinstance(message, End):
+                self._idle.arm()
 
     def receive_reply_audio(
         self, request_id: str, generation: int, payloads: Iterable[bytes], samples: int

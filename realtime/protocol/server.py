@@ -87,6 +87,15 @@ class Committed(_ServerEvent):
     item_id: str
 
 
+class TimeoutTriggered(_ServerEvent):
+    """After `idle_timeout_ms` without speech: the silence becomes an item, and is answered."""
+
+    type: Literal["input_audio_buffer.timeout_triggered"] = "input_audio_buffer.timeout_triggered"
+    audio_start_ms: int
+    audio_end_ms: int
+    item_id: str
+
+
 class Cleared(_ServerEvent):
     """The buffer is empty."""
 
@@ -370,6 +379,7 @@ ServerEvent = (
     | SpeechStopped
     | SpeechDismissed
     | Committed
+    | TimeoutTriggered
     | Cleared
     | ItemAdded
     | ItemDone
