@@ -18,7 +18,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
-BENCHES = ("voice", "cascade", "restarts", "pauses", "noises", "roundtrip", "quality")
+BENCHES = ("voice", "cascade", "restarts", "pauses", "noises", "barge_in", "roundtrip", "quality")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
