@@ -50,14 +50,18 @@ from realtime.commands import (
 from realtime.config import Config
 from realtime.ears import Ears
 from realtime.errors import ClientError
+from realtime.opening import Opening
 from realtime.pacing import Clock
-from realtime.protocol import InputAudioBufferAppend, ServerEvent, dump_event, parse_event
-from realtime.protocol.config import Audio, AudioOutput, SessionConfig
+from realtime.protocol import InputAudioBufferAppend, ServerEvent
+from realtime.protocol.config import Audio, AudioOutput, SessionConfig, rate_of
+from realtime.protocol.dialect import Dialect
 from realtime.protocol.server import Committed, Error, RateLimitsUpdated, ResponseDone
 from realtime.reply import Reply
 from realtime.service import Service
 from realtime.session import Session, SessionSettings
+from realtime.session_update import updated
 from realtime.transcoding import MicrophoneDecoder, ReplyEncoder
+from realtime.transcription_session import updated_transcription, without_answers
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +83,7 @@ class Driver:
         tasks: asyncio.TaskGroup,
         send: Callable[[str], None],
         *,
-        model: str | None = None,
+        opening: Opening | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
         self._service = service
@@ -90,8 +94,11 @@ class Driver:
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
         self._replies: dict[str, Reply] = {}  # those that run, and those still to be heard
-        self._session = Session(new_settings(service.config, model))
-        self._input_format = AudioFormat()
+        opening = opening or Opening()
+        self._dialect = Dialect(in_beta=opening.in_beta)
+        self._session = Session(new_settings(service.config, opening))
+        heard = self._session.input_format
+        self._input_format = AudioFormat(heard.type, rate_of(heard))
         self._microphone: MicrophoneDecoder | None = None  # made with the first append
         self._turn_s: dict[str, float] = {}  # points of the user's turn, for the timing record
         self._ears = Ears(self._engine, self._session.id, self._hear)
@@ -117,7 +124,7 @@ class Driver:
     async def receive(self, text: str) -> None:
         """Take one frame. Whatever is wrong with it is answered, and changes nothing."""
         try:
-            event = await _off_loop_if_long(text, lambda: parse_event(text))
+            event = await _off_loop_if_long(text, lambda: self._dialect.parse(text))
             if isinstance(event, InputAudioBufferAppend):
                 await self._append(event)
             else:
@@ -165,11 +172,15 @@ class Driver:
         """Send what the Session has to say and run what it wants done."""
         for event in self._session.events_to_send():
             self._note(event)
-            self._send(dump_event(event))
+            self._tell(event)
             if isinstance(event, ResponseDone):
-                self._send(dump_event(RateLimitsUpdated(event_id=new_id("event"))))
+                self._tell(RateLimitsUpdated(event_id=new_id("event")))
         for command in self._session.commands_to_run():
             self._run(command)
+
+    def _tell(self, event: ServerEvent) -> None:
+        for frame in self._dialect.dump(event, self._session.conversation.id):
+            self._send(frame)
 
     def _note(self, event: ServerEvent) -> None:
         match event:
@@ -337,13 +348,19 @@ class Driver:
         logger.info("reply %s: %s", start.request_id, dict(timings_ms))
 
 
-def new_settings(config: Config, model: str | None) -> SessionSettings:
-    """A fresh session under this configuration."""
+def new_settings(config: Config, opening: Opening) -> SessionSettings:
+    """A fresh session under this configuration, opened like this."""
     session = SessionConfig(
-        model=model or config.model,
+        model=opening.model or config.model,
         instructions=config.instructions,
         audio=Audio(output=AudioOutput(voice=config.voice)),
     )
+    if opening.transcribes:
+        session = without_answers(session)
+    if opening.session is not None and opening.transcribes:
+        session = updated_transcription(session, opening.session, transcribes=True)
+    elif opening.session is not None:
+        session = updated(session, opening.session, voice_locked=False)
     return SessionSettings(
         session_id=new_id("sess"),
         new_id=new_id,
@@ -352,6 +369,7 @@ def new_settings(config: Config, model: str | None) -> SessionSettings:
         max_buffer_s=config.max_buffer_s,
         max_item_audio_bytes=config.max_item_audio_bytes,
         max_kept_audio_bytes=config.max_kept_audio_bytes,
+        transcribes=opening.transcribes,
         refuse_overflow=True,
     )
 

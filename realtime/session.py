@@ -49,9 +49,16 @@ from realtime.protocol.config import (
     rate_of,
 )
 from realtime.protocol.items import AssistantMessage, InputAudio, UserMessage
+from realtime.protocol.transcription import EffectiveTranscriptionSession
 from realtime.replies import Replies
 from realtime.session_settings import SessionSettings
 from realtime.session_update import updated
+from realtime.transcription_session import (
+    effective_transcription,
+    no_responses,
+    updated_transcription,
+    wrong_kind,
+)
 from realtime.turn_end import Evidence, turn_has_ended
 from realtime.turns import Turns
 
@@ -69,6 +76,7 @@ class Session:
         self._settings = settings
         self._out = Outgoing(settings.new_id)
         self._config = settings.config
+        self._transcribes = settings.transcribes
         kept = KeptAudio(settings.max_item_audio_bytes, settings.max_kept_audio_bytes)
         self._conversation = Conversation(settings.new_id("conv"), kept)
         self._buffer = InputBuffer(max(int(settings.max_buffer_s * INPUT_RATE_HZ), 1))
@@ -115,8 +123,11 @@ class Session:
         """Audio dropped since the session began because the buffer was full, at 16 kHz."""
         return self._buffer.dropped
 
-    def effective(self) -> EffectiveSession:
+    def effective(self) -> EffectiveSession | EffectiveTranscriptionSession:
         """The session as the client sees it."""
+        if self._transcribes:
+            expires_at = self._settings.expires_at
+            return effective_transcription(self._config, self._settings.session_id, expires_at)
         fields = {name: getattr(self._config, name) for name in SessionConfig.model_fields}
         return EffectiveSession(
             **fields, id=self._settings.session_id, expires_at=self._settings.expires_at
@@ -188,6 +199,8 @@ class Session:
                 self._delete_item(event)
             case client.ConversationItemTruncate():
                 self._truncate_item(event)
+            case client.ResponseCreate() | client.ResponseCancel() if self._transcribes:
+                raise no_responses(event.type)
             case client.ResponseCreate():
                 self._replies.create(self._config, event.response)
             case client.ResponseCancel():
@@ -206,7 +219,17 @@ class Session:
 
     def _update(self, event: client.SessionUpdate) -> None:
         before = self._config
-        self._config = updated(before, event.session, voice_locked=self._replies.voice_heard)
+        kind = event.session.get("type", "transcription" if self._transcribes else "realtime")
+        transcribes = kind == "transcription"
+        if transcribes != self._transcribes and (self._transcribes or any(self._conversation)):
+            raise wrong_kind(transcribes=self._transcribes)
+        if transcribes:
+            self._config = updated_transcription(
+                before, event.session, transcribes=self._transcribes
+            )
+            self._transcribes = True
+        else:
+            self._config = updated(before, event.session, voice_locked=self._replies.voice_heard)
         if self.input_format != before.audio.input.format:
             self._out.ask(SetInputFormat(self.input_format.type, rate_of(self.input_format)))
         if self._config.audio.input.turn_detection != before.audio.input.turn_detection:

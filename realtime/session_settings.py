@@ -15,6 +15,7 @@ class SessionSettings:
     new_id: makes ids from a prefix. config: the session before the client's first update.
     voices: names that the engine has; others are spoken by `default_voice`. Empty: all of them.
     max_item_audio_bytes, max_kept_audio_bytes: of the audio that items can be retrieved with.
+    transcribes: whether it is a transcription session.
     refuse_overflow: answer audio beyond max_buffer_s with an error, instead of dropping the oldest.
     """
 
@@ -22,6 +23,7 @@ class SessionSettings:
     new_id: NewId
     config: SessionConfig = SessionConfig()
     expires_at: int = 0
+    transcribes: bool = False
     voices: frozenset[str] = frozenset()
     default_voice: str = "marin"
     max_buffer_s: float = 600.0

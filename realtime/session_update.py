@@ -21,25 +21,24 @@ def updated(
 
     voice_locked: the current voice has been heard.
     """
-    if "type" not in update:
-        raise ClientError(
-            "missing_required_parameter",
-            "Missing required parameter: 'session.type'.",
-            "session.type",
-        )
-    if update["type"] == "transcription":
-        raise ClientError(
-            "invalid_parameter",
-            "Passing a transcription session update event to a realtime session is not allowed.",
-            "session.type",
-        )
-    merged = _merge(current.model_dump(mode="json"), update)
+    require_type(update)
+    merged = merge(current.model_dump(mode="json"), update)
     config = parse_config(SessionConfig, merged, "session")
     require_function(config.tool_choice, config.tools, "session.tool_choice")
     if voice_locked and config.audio.output.voice != current.audio.output.voice:
         raise errors.locked_voice()
     # Every SDK sends a model; it was settled when the socket opened.
     return config.model_copy(update={"model": current.model})
+
+
+def require_type(update: Mapping[str, Any]) -> None:
+    """Every update says which kind of session it is for. Raises ClientError."""
+    if "type" not in update:
+        raise ClientError(
+            "missing_required_parameter",
+            "Missing required parameter: 'session.type'.",
+            "session.type",
+        )
 
 
 def require_function(choice: ToolChoice, tools: tuple[FunctionTool, ...], param: str) -> None:
@@ -52,7 +51,8 @@ def require_function(choice: ToolChoice, tools: tuple[FunctionTool, ...], param:
         )
 
 
-def _merge(current: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+def merge(current: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration's JSON with what the update has: objects key by key, all else replaced."""
     merged = dict(current)
     for key, new in update.items():
         old = merged.get(key)
@@ -60,5 +60,5 @@ def _merge(current: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, A
         if isinstance(old, dict) and isinstance(new, dict) and key not in _WHOLE:
             # Another type has other keys: nothing of the old one can stay.
             if new.get("type", old.get("type")) == old.get("type"):
-                merged[key] = _merge(old, new)
+                merged[key] = merge(old, new)
     return merged

@@ -17,6 +17,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from realtime.auth import admits, answered_subprotocol, offered_key
 from realtime.driver import Driver, new_id
+from realtime.opening import Opening, opening_of
 from realtime.outbox import Outbox
 from realtime.protocol.server import Error, ErrorBody, dump_event
 from realtime.service import Service
@@ -68,7 +69,9 @@ async def realtime(websocket: WebSocket) -> None:
         service.metrics.sessions_refused.labels(refusal.error_code).inc()
         await say_farewell(websocket, refusal)
         return
-    await Connection(websocket, service).run()
+    scope = websocket.scope
+    opening = opening_of(websocket.query_params, websocket.headers, scope["subprotocols"])
+    await Connection(websocket, service, opening).run()
 
 
 def why_refused(service: Service, websocket: WebSocket) -> Farewell | None:
@@ -91,13 +94,13 @@ def why_refused(service: Service, websocket: WebSocket) -> Farewell | None:
             "invalid_model",
             f"The model '{model}' does not exist; this server's model is '{config.model}'.",
         )
-    if websocket.query_params.get("intent") == "transcription":
+    intent = websocket.query_params.get("intent")
+    if intent not in (None, "transcription"):
         return Farewell(
             4000,
             "invalid_request_error.invalid_intent",
             "invalid_intent",
-            "Transcription sessions are not supported yet; open a session without 'intent' and "
-            "turn on 'session.audio.input.transcription'.",
+            f"The intent '{intent}' does not exist; leave it out, or ask for 'transcription'.",
         )
     if (reason := service.why_not_ready()) is not None:
         return Farewell(
@@ -141,8 +144,9 @@ def error_frame(farewell: Farewell) -> str:
 class Connection:
     """One client's socket and session, from accept to close."""
 
-    def __init__(self, websocket: WebSocket, service: Service) -> None:
+    def __init__(self, websocket: WebSocket, service: Service, opening: Opening) -> None:
         self._websocket = websocket
+        self._opening = opening
         self._service = service
         self._config = service.config
         self._outbox = Outbox(service.config.max_outgoing_bytes)
@@ -170,8 +174,9 @@ class Connection:
                 tasks.create_task(self._watch_idleness())
                 if self._websocket.scope.get(INTERNAL_SCOPE_KEY) is not self._service:
                     tasks.create_task(self._watch_age())
-                model = self._websocket.query_params.get("model")
-                with Driver(self._service, tasks, self._outbox.put, model=model) as driver:
+                with Driver(
+                    self._service, tasks, self._outbox.put, opening=self._opening
+                ) as driver:
                     await self._read(driver)
         except* Ended as group:
             endings += [error.farewell for error in _leaves(group) if isinstance(error, Ended)]

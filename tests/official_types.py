@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, get_args
 
+from openai.types.beta.realtime import RealtimeServerEvent as BetaServerEvent
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import BaseModel
 
@@ -13,9 +14,9 @@ EXTENSION = "sori."
 
 
 @cache
-def _models() -> dict[str, list[type[BaseModel]]]:
+def _models(union: Any = RealtimeServerEvent) -> dict[str, list[type[BaseModel]]]:
     found: dict[str, list[type[BaseModel]]] = {}
-    for model in get_args(get_args(RealtimeServerEvent)[0]):
+    for model in get_args(get_args(union)[0]):
         for name in get_args(model.model_fields["type"].annotation):
             found.setdefault(name, []).append(model)
     return found
@@ -31,6 +32,18 @@ def check_official(event: Mapping[str, Any]) -> None:
         return
     (model,) = _models()[event["type"]]
     model.model_validate(_with_known_formats(event))
+
+
+def check_official_beta(event: Mapping[str, Any]) -> None:
+    """The same of an event in the dialect of the beta.
+
+    Its transcription session must have a client secret, of which on a socket there is none.
+    """
+    (model,) = _models(BetaServerEvent)[event["type"]]
+    if event["type"] == "transcription_session.updated":
+        secret = {"client_secret": {"value": "", "expires_at": 0}}
+        event = {**event, "session": {**secret, **event["session"]}}
+    model.model_validate(event)
 
 
 def _with_known_formats(value: Any) -> Any:

@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter
 from realtime.protocol.config import EffectiveSession
 from realtime.protocol.items import AnyItem
 from realtime.protocol.responses import Response
+from realtime.protocol.transcription import EffectiveTranscriptionSession
 from realtime.protocol.wire import Wire, absent
 
 
@@ -24,14 +25,14 @@ class SessionCreated(_ServerEvent):
     """The first event on every socket."""
 
     type: Literal["session.created"] = "session.created"
-    session: EffectiveSession
+    session: EffectiveSession | EffectiveTranscriptionSession
 
 
 class SessionUpdated(_ServerEvent):
     """The whole session after an update."""
 
     type: Literal["session.updated"] = "session.updated"
-    session: EffectiveSession
+    session: EffectiveSession | EffectiveTranscriptionSession
 
 
 class ErrorBody(Wire):

@@ -130,3 +130,10 @@ def test_livekit(server: Server) -> None:
     spoken = ["message"] * 6
     written = ["message", "function_call", "function_call_output", "message"]
     assert tour["history"] == [*spoken, *written]
+
+
+def test_openai_for_python_in_the_dialect_of_the_beta(server: Server) -> None:
+    tour = python_tour("openai_beta", f"{server.url}/v1")
+    check(tour)
+    assert tour["truncated_ms"] == 100
+    assert tour["session"] == ["verse", ["audio", "text"], 0.7]

@@ -276,7 +276,7 @@ async def test_long_frames_are_parsed_and_decoded_off_the_loop(
         threads.append(threading.get_ident())
         return parse_event(text)
 
-    monkeypatch.setattr("realtime.driver.parse_event", watched)
+    monkeypatch.setattr("realtime.protocol.dialect.parse_event", watched)
     async with started(scripted) as service, driving(service) as wire:
         await wire.append(silence(0.1))
         await wire.append(silence(10.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from official_types import check_official
+from official_types import check_official, check_official_beta
 from scripted_engine import scripted_stages
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -62,15 +63,20 @@ async def until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -
             await asyncio.sleep(0.001)
 
 
-async def receive(client: ClientConnection) -> dict[str, Any]:
+Check = Callable[[dict[str, Any]], None]
+
+
+async def receive(client: ClientConnection, check: Check = check_official) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE_S):
         event: dict[str, Any] = json.loads(await client.recv())
-        check_official(event)
+        check(event)
         return event
 
 
-async def wait_for(client: ClientConnection, event_type: str) -> dict[str, Any]:
-    while (event := await receive(client))["type"] != event_type:
+async def wait_for(
+    client: ClientConnection, event_type: str, check: Check = check_official
+) -> dict[str, Any]:
+    while (event := await receive(client, check))["type"] != event_type:
         pass
     return event
 
@@ -131,7 +137,7 @@ async def test_a_wrong_key_is_told_by_an_event_and_then_closed(scripted: Config)
     ("query", "reason"),
     [
         ("?model=nobody", "invalid_request_error.invalid_model"),
-        ("?intent=transcription", "invalid_request_error.invalid_intent"),
+        ("?intent=translation", "invalid_request_error.invalid_intent"),
     ],
 )
 async def test_what_this_server_does_not_have_is_refused_by_name(
@@ -140,6 +146,70 @@ async def test_what_this_server_does_not_have_is_refused_by_name(
     async with serving(scripted) as server, server.connect(query) as client:
         assert (await receive(client))["type"] == "error"
         assert await closed(client) == (4000, reason)
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        {"additional_headers": {"OpenAI-Beta": "realtime=v1"}},
+        {"subprotocols": [Subprotocol("realtime"), Subprotocol("openai-beta.realtime-v1")]},
+    ],
+    ids=["header", "subprotocol"],
+)
+async def test_the_beta_is_spoken_to_who_asks_for_it(
+    scripted: Config, offered: dict[str, Any]
+) -> None:
+    async with (
+        serving(scripted) as server,
+        server.connect("?model=gpt-realtime", **offered) as client,
+    ):
+        created = await receive(client, check_official_beta)
+        conversation = await receive(client, check_official_beta)
+        await ask(client)
+        delta = await wait_for(client, "response.audio.delta", check_official_beta)
+        done = await wait_for(client, "response.done", check_official_beta)
+
+    assert created["session"]["modalities"] == ["audio", "text"]
+    assert conversation["type"] == "conversation.created"
+    assert base64.b64decode(delta["delta"])
+    assert done["response"]["conversation_id"] == conversation["conversation"]["id"]
+    assert done["response"]["output"][0]["content"][0]["type"] == "audio"
+
+
+@pytest.mark.parametrize("more", ["", "&model=whisper-1"])
+async def test_a_transcription_session_writes_down_and_never_answers(
+    scripted: Config, more: str
+) -> None:
+    query = f"?intent=transcription{more}"
+    audio = base64.b64encode(b"\x00\x30" * 24_000).decode()
+    async with serving(scripted) as server, server.connect(query) as client:
+        created = await receive(client)
+        update = {"type": "transcription", "audio": {"input": {"turn_detection": None}}}
+        await client.send(json.dumps({"type": "session.update", "session": update}))
+        updated = await receive(client)
+        await client.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
+        await client.send(json.dumps({"type": "input_audio_buffer.commit"}))
+        events = [await receive(client) for _ in range(5)]
+        await client.send(json.dumps({"type": "response.create"}))
+        refused = await receive(client)
+        await client.send(json.dumps({"type": "input_audio_buffer.commit"}))
+        await client.send(json.dumps({"type": "input_audio_buffer.clear"}))
+        empty, cleared = await receive(client), await receive(client)
+
+    transcription = "conversation.item.input_audio_transcription"
+    assert created["session"]["object"] == "realtime.transcription_session"
+    assert updated["session"]["audio"]["input"]["turn_detection"] is None
+    assert [event["type"] for event in events] == [
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+        f"{transcription}.delta",
+        f"{transcription}.completed",
+    ]
+    assert events[-1]["transcript"] == "Hello there."
+    assert refused["error"]["param"] == "type"
+    assert empty["error"]["code"] == "input_audio_buffer_commit_empty"
+    assert cleared["type"] == "input_audio_buffer.cleared"
 
 
 async def test_one_session_too_many_is_told_to_come_back(scripted: Config) -> None:
