@@ -49,6 +49,19 @@ def _is_nobodys(transcript: str, end: End, over: str) -> bool:
     return is_invented(transcript, end.meta) or is_echo(transcript, over)
 
 
+def _language(wish: Transcription) -> str | None:
+    """One hint is all that the Transcriber takes."""
+    return wish.language or (wish.languages[0] if wish.languages else None)
+
+
+def _prompt(wish: Transcription) -> str:
+    """The prompt, with the keywords before it: to Whisper both are text that went before."""
+    keywords = ", ".join(wish.keywords or ())
+    return " ".join(
+        part for part in (f"{keywords}." if keywords else "", wish.prompt or "") if part
+    )
+
+
 def _told_logprobs(found: list[TokenLogprob] | None) -> tuple[server.Logprob, ...] | None:
     if found is None:
         return None
@@ -99,8 +112,8 @@ class Hearing:
             request_id=request_id,
             plan=Plan.TRANSCRIBE,
             session_id=self._session_id,
-            language=wish.language if wish is not None else None,
-            prompt=(wish.prompt or "") if wish is not None else "",
+            language=_language(wish) if wish is not None else None,
+            prompt=_prompt(wish) if wish is not None else "",
             token_logprobs=logprobs,
         )
         self._out.ask(Transcribe(start, audio, encoding.type, rate_of(encoding)))

@@ -26,6 +26,7 @@ from realtime.protocol.config import SessionConfig  # noqa: E402
 from realtime.protocol.items import Item  # noqa: E402
 from realtime.protocol.responses import Response, ResponseParams  # noqa: E402
 from realtime.protocol.server import ServerEvent  # noqa: E402
+from realtime.protocol.transcription import TranscriptionSession  # noqa: E402
 
 PAGE = TESTS.parent / "docs" / "events.md"
 
@@ -39,10 +40,12 @@ NOTES: dict[str, tuple[str, str]] = {
     "session.audio.output.format.rate": (EXTENSION, "rates other than 24000 are resampled"),
     "session.audio.input.noise_reduction": (NO_EFFECT, "the ears work on the sound as it comes"),
     "session.audio.input.transcription.model": (MAPPED, "there is one Transcriber"),
-    "session.audio.input.transcription.languages": (NO_EFFECT, "`language` is the hint"),
-    "session.audio.input.transcription.keywords": (NO_EFFECT, "`prompt` is the hint"),
+    "session.audio.input.transcription.languages": (
+        MAPPED,
+        "the first is taken, unless there is a `language`",
+    ),
+    "session.audio.input.transcription.keywords": (MAPPED, "put before the `prompt`"),
     "session.audio.input.transcription.delay": (NO_EFFECT, ""),
-    "session.audio.input.turn_detection.idle_timeout_ms": (NO_EFFECT, "no timer yet"),
     "session.audio.input.turn_detection.interrupt_confirm_ms": (EXTENSION, ""),
     "session.audio.output.voice": (MAPPED, "a voice that is not there is spoken by the default"),
     "session.audio.output.keeps_buffer": (EXTENSION, ""),
@@ -85,6 +88,8 @@ def page() -> str:
         "## The session\n\nIn `session.update`, and echoed in `session.created` and "
         "`session.updated`\nwith `id`, `object` and `expires_at`.\n",
         _table(SessionConfig, "session"),
+        "### Transcription sessions\n\nThey have of these fields `type` (`transcription`), "
+        f"{_transcription_fields()}.\n",
         "## Client events\n",
         "All may carry an `event_id` of at most 512 characters, which comes back in the error "
         "about the event.\n",
@@ -175,6 +180,13 @@ def _table(model: type[BaseModel], prefix: str, leave_out: frozenset[str] = froz
         remark = ": ".join(word for word in (status, note) if word)
         lines.append(f"| `{path}` | {described} | {default} | {remark} |")
     return "\n".join(lines) + "\n"
+
+
+def _transcription_fields() -> str:
+    own = [plain(path) for path, _, _ in rows(TranscriptionSession, "session")]
+    tops = [path for path in own if path.count(".") == 1 or path.count(".") == 3]
+    words = [f"`{path.removeprefix('session.')}`" for path in tops if path != "session.type"]
+    return ", ".join(one for one in words if one != "`audio`")
 
 
 class ItemHolder(BaseModel):

@@ -82,6 +82,15 @@ def test_another_kind_of_turn_detection_starts_from_its_own_defaults() -> None:
     }
 
 
+def test_languages_and_keywords_become_the_hints_that_the_transcriber_takes() -> None:
+    pair = Pair()
+    hints = {"languages": ["de", "en"], "keywords": ["Sori", "Hibari"], "prompt": "A call."}
+    pair.update(audio={"input": {"transcription": hints}})
+    pair.say("hello")
+    start = pair.last(Transcribe).start
+    assert (start.language, start.prompt) == ("de", "Sori, Hibari. A call.")
+
+
 LOGPROBS = "item.input_audio_transcription.logprobs"
 
 
