@@ -11,6 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from realtime.rest.request_id import HEADER
+
 logger = logging.getLogger(__name__)
 
 
@@ -102,7 +104,12 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _server_error(request: Request, error: Exception) -> JSONResponse:
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return error_response(
+    # This handler runs outside of all middleware.
+    request_id = str(request.scope.get("request_id"))
+    what = f"{request.method} {request.url.path}"
+    logger.error("%s failed, request %s", what, request_id, exc_info=error)
+    response = error_response(
         HTTPStatus.INTERNAL_SERVER_ERROR, "The server had an error while processing your request."
     )
+    response.headers[HEADER] = request_id
+    return response

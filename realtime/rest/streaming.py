@@ -74,7 +74,7 @@ class StreamedAnswer(Response):
         except OSError:
             raise
         except Exception:
-            logger.exception("%s failed", scope["path"])
+            logger.exception("%s failed, request %s", scope["path"], scope.get("request_id"))
             fault = ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The server had an error.")
             await self._fail(fault, scope, receive, send)
 
