@@ -15,7 +15,7 @@ from pipeline.engine import Engine
 from realtime import warmup, ws
 from realtime.config import Config
 from realtime.page import OriginGuard, Page
-from realtime.rest import chat, document, health, models, speech, transcriptions
+from realtime.rest import chat, client_secrets, document, health, models, speech, transcriptions
 from realtime.rest.errors import install_error_handlers
 from realtime.rest.request_id import RequestId
 from realtime.service import Service
@@ -49,6 +49,7 @@ def create_app(config: Config, engine: Engine | None = None) -> FastAPI:
     app.include_router(speech.router)
     app.include_router(transcriptions.router)
     app.include_router(document.router)
+    app.include_router(client_secrets.router)
     app.include_router(ws.router)
     # Not a mount at "/": that would match every path, and hide 405 from the routes.
     app.router.default = Page(Path(web_demo.__file__).parent, otherwise=app.router.not_found)

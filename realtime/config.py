@@ -71,6 +71,7 @@ class Config(EngineConfig):
 
     api_keys: Names = ()
     allow_anonymous: bool = False
+    client_secret_key: str = Field("", pattern=r"^$|^.{16,}$")
     allowed_origins: Names = ()
 
     model: str = "sori"

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from pipeline.engine import Engine
+from realtime.client_secrets import ClientSecrets
 from realtime.config import Config
 from realtime.metrics import Metrics
 from realtime.rest.audio_history import AudioHistory
@@ -43,6 +44,7 @@ class Service:
     def __init__(self, config: Config, engine: Engine) -> None:
         self.config = config
         self.engine = engine
+        self.client_secrets = ClientSecrets(config.client_secret_key)
         self.metrics = Metrics()
         self.metrics.watch_ready(lambda: float(self.why_not_ready() is None))
         self.phase = Phase.LOADING

@@ -16,6 +16,7 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from realtime.auth import admits, answered_subprotocol, offered_key
+from realtime.client_secrets import ClientSecret
 from realtime.driver import Driver, new_id
 from realtime.opening import Opening, opening_of
 from realtime.outbox import Outbox
@@ -69,8 +70,13 @@ async def realtime(websocket: WebSocket) -> None:
         service.metrics.sessions_refused.labels(refusal.error_code).inc()
         await say_farewell(websocket, refusal)
         return
-    scope = websocket.scope
-    opening = opening_of(websocket.query_params, websocket.headers, scope["subprotocols"])
+    scope, secret = websocket.scope, secret_of(service, websocket)
+    opening = opening_of(
+        websocket.query_params,
+        websocket.headers,
+        scope["subprotocols"],
+        secret.session if secret is not None else None,
+    )
     await Connection(websocket, service, opening).run()
 
 
@@ -79,13 +85,12 @@ def why_refused(service: Service, websocket: WebSocket) -> Farewell | None:
     config = service.config
     if websocket.scope.get(INTERNAL_SCOPE_KEY) is service:
         return None
-    if not admits(config, offered_key(websocket.headers, websocket.scope["subprotocols"])):
-        return Farewell(
-            3000,
-            "invalid_request_error.invalid_api_key",
-            "invalid_api_key",
-            "Incorrect API key provided.",
-        )
+    key = offered_key(websocket.headers, websocket.scope["subprotocols"])
+    if service.client_secrets.looks_like_one(key):
+        if secret_of(service, websocket) is None:
+            return wrong_key("The client secret is not this server's, or has expired.")
+    elif not admits(config, key):
+        return wrong_key("Incorrect API key provided.")
     model = websocket.query_params.get("model")
     if model and not config.knows_model(model):
         return Farewell(
@@ -115,6 +120,18 @@ def why_refused(service: Service, websocket: WebSocket) -> Farewell | None:
             "server_error",
         )
     return None
+
+
+def wrong_key(message: str) -> Farewell:
+    """The refusal of a key."""
+    reason = "invalid_request_error.invalid_api_key"
+    return Farewell(3000, reason, "invalid_api_key", message)
+
+
+def secret_of(service: Service, websocket: WebSocket) -> ClientSecret | None:
+    """What the client secret carries with which a connection was opened, if it was with one."""
+    key = offered_key(websocket.headers, websocket.scope["subprotocols"])
+    return service.client_secrets.read(key or "", time.time())
 
 
 async def say_farewell(websocket: WebSocket, farewell: Farewell) -> None:
