@@ -95,6 +95,7 @@ class Config(EngineConfig):
     max_outgoing_bytes: int = Field(8 * 1024 * 1024, ge=64 * 1024)
 
     pacing_lead_ms: int = Field(2000, ge=100, le=60_000)
+    drain_timeout_s: float = Field(10.0, ge=0)
     shutdown_timeout_s: int = Field(5, ge=1)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

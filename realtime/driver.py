@@ -94,6 +94,8 @@ class Driver:
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
         self._replies: dict[str, Reply] = {}  # those that run, and those still to be heard
+        self.quiet = asyncio.Event()  # nothing that the session has asked for is running
+        self.quiet.set()
         opening = opening or Opening()
         self._dialect = Dialect(in_beta=opening.in_beta)
         self._session = Session(new_settings(service.config, opening))
@@ -219,8 +221,14 @@ class Driver:
         request_id = start.request_id
         task = self._tasks.create_task(self._contain(start, work, receive), name=request_id)
         self._running[request_id] = task
-        task.add_done_callback(lambda _: self._running.pop(request_id, None))
+        self.quiet.clear()
+        task.add_done_callback(lambda _: self._end(request_id))
         return task
+
+    def _end(self, request_id: str) -> None:
+        self._running.pop(request_id, None)
+        if not self._running:
+            self.quiet.set()
 
     async def _contain(
         self,

@@ -13,6 +13,8 @@ class Outbox:
         self._max_nbytes = max_nbytes
         self._frames: deque[str] = deque()
         self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
         self.overflowed = asyncio.Event()
         self.nbytes = 0
 
@@ -28,10 +30,16 @@ class Outbox:
         self._frames.append(frame)
         self.nbytes += len(frame)
         self._filled.set()
+        self._emptied.clear()
+
+    async def emptied(self) -> None:
+        """Wait until everything has been taken, and the taker is back for more."""
+        await self._emptied.wait()
 
     async def get(self) -> str:
         """The oldest frame, waiting for one. Safe to cancel."""
         while not self._frames:
+            self._emptied.set()
             self._filled.clear()
             await self._filled.wait()
         frame = self._frames.popleft()

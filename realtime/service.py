@@ -27,6 +27,7 @@ class Phase(StrEnum):
     LOADING = "loading"
     WARMING = "warming"
     READY = "ready"
+    DRAINING = "draining"
     FAILED = "failed"
     STOPPED = "stopped"
 
@@ -34,6 +35,7 @@ class Phase(StrEnum):
 REASONS = {
     Phase.LOADING: "the models are loading",
     Phase.WARMING: "the models are warming up",
+    Phase.DRAINING: "the server is shutting down",
     Phase.STOPPED: "the server is shutting down",
 }
 
@@ -53,6 +55,8 @@ class Service:
         self.rest_requests = 0
         self.audio_history = AudioHistory()
         self.settled = asyncio.Event()  # set once the phase is READY, FAILED or STOPPED
+        self.draining = asyncio.Event()  # what is in progress is finished, and nothing begun
+        self.drained = asyncio.Event()  # and nothing is in progress any more
 
     def why_not_ready(self) -> str | None:
         """None when sessions are taken, else the reason in words."""
@@ -90,12 +94,26 @@ class Service:
         )
         self._enter(Phase.READY)
 
+    def drain(self) -> None:
+        """Begin no session and no request; `drained` tells when those in progress are over."""
+        if self.phase is not Phase.STOPPED:
+            self._enter(Phase.DRAINING)
+        self.draining.set()
+        self.note_end()
+
+    def note_end(self) -> None:
+        """A session or a request is over."""
+        if self.draining.is_set() and not self.sessions and not self.rest_requests:
+            self.drained.set()
+
     async def stop(self) -> None:
         """Take no more sessions and end the engine."""
         self._enter(Phase.STOPPED)
         await self.engine.shutdown()
 
     def _enter(self, phase: Phase) -> None:
+        if self.draining.is_set() and phase in {Phase.WARMING, Phase.READY}:
+            return  # too late
         logger.info("%s -> %s", self.phase, phase)
         self.phase = phase
         if phase in {Phase.READY, Phase.FAILED, Phase.STOPPED}:

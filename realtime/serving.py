@@ -9,8 +9,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import signal
 import socket
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import cast
 
@@ -45,11 +49,20 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server for which a signal is an ordinary end, with exit code 0."""
+    """A uvicorn server for which a signal is an ordinary end, with exit code 0.
+
+    drain: what the first SIGTERM calls, in place of ending at once.
+    """
+
+    drain: Callable[[], object] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Ask for a graceful end; a second signal does not skip freeing the engine."""
-        self.should_exit = True
+        drain, self.drain = self.drain, None
+        if sig == signal.SIGTERM and drain is not None:
+            drain()
+        else:
+            self.should_exit = True
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -123,7 +136,11 @@ async def _serve(config: Config, app: FastAPI, listener: socket.socket) -> int:
     host, port = listener.getsockname()[:2]
     url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     async with asyncio.TaskGroup() as tasks:
+        loop = asyncio.get_running_loop()
+        server.drain = partial(loop.call_soon_threadsafe, service.drain)
+        draining = tasks.create_task(_drain(server, service, config.drain_timeout_s))
         serving = tasks.create_task(server.serve(sockets=[listener]))
+        serving.add_done_callback(lambda _: draining.cancel())
         _say(f"sori: loading the models; {url}/ready tells when they are there")
         settled = tasks.create_task(service.settled.wait())
         await asyncio.wait([serving, settled], return_when=asyncio.FIRST_COMPLETED)
@@ -135,6 +152,15 @@ async def _serve(config: Config, app: FastAPI, listener: socket.socket) -> int:
             _say(f"sori: cannot start: {service.failure}")
             server.should_exit = True
     return 1 if failed else 0
+
+
+async def _drain(server: Server, service: Service, timeout_s: float) -> None:
+    """After the first SIGTERM: let what is in progress finish, for so long, and end."""
+    await service.draining.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await service.drained.wait()
+    server.should_exit = True
 
 
 def _say(line: str) -> None:

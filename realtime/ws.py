@@ -53,6 +53,13 @@ class Ended(Exception):
 
 
 SERVER_FAULT = Farewell(1011, "server_error", "", "The server had an error.", "server_error")
+SHUTTING_DOWN = Farewell(
+    1012,
+    "server_error.shutting_down",
+    "shutting_down",
+    "The server is shutting down. Connect again in a moment.",
+    "server_error",
+)
 SLOW_READER = Farewell(
     1013,
     "server_error.slow_reader",
@@ -177,6 +184,7 @@ class Connection:
             farewell = await self._serve()
         finally:
             self._service.sessions.discard(self)
+            self._service.note_end()
             self._service.metrics.sessions.dec()
         if farewell is not None:
             logger.info("closing: %d %s", farewell.code, farewell.reason)
@@ -194,6 +202,7 @@ class Connection:
                 with Driver(
                     self._service, tasks, self._outbox.put, opening=self._opening
                 ) as driver:
+                    tasks.create_task(self._watch_drain(driver))
                     await self._read(driver)
         except* Ended as group:
             endings += [error.farewell for error in _leaves(group) if isinstance(error, Ended)]
@@ -240,6 +249,13 @@ class Connection:
                 f"Nothing was received for {limit_s:g} seconds.",
             )
         )
+
+    async def _watch_drain(self, driver: Driver) -> None:
+        """When the server shuts down, finish the reply and leave."""
+        await self._service.draining.wait()
+        await driver.quiet.wait()
+        await self._outbox.emptied()
+        raise Ended(SHUTTING_DOWN)
 
     async def _watch_age(self) -> None:
         limit_s = self._config.max_session_s

@@ -57,6 +57,7 @@ def place(service: Service) -> Iterator[None]:
         yield
     finally:
         service.rest_requests -= 1
+        service.note_end()
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

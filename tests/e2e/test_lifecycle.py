@@ -12,7 +12,7 @@ import pytest
 from process_tree import processes, shared_names, wait_until, workers_of
 from servers import Serve, scripted
 
-from bench.client import open_client
+from bench.client import Gone, Late, open_client
 from bench.server import Server
 from pipeline.config import STAGE_NAMES
 
@@ -66,13 +66,50 @@ async def test_a_server_that_ends_in_mid_reply_leaves_no_process_and_no_shared_m
     end: Callable[[Server], None], serve: Serve
 ) -> None:
     names = shared_names()
-    server = serve({"stages": TALKING})
+    server = serve({"stages": TALKING, "drain_timeout_s": 0})
     workers = workers_of(server.process.pid)
     assert len(workers) == WORKERS
     async with open_client(server.realtime_url) as client:
         await start_reply(client)
         end(server)
         assert_nothing_left(workers, names)
+
+
+async def test_sigterm_lets_a_reply_finish_and_begins_nothing_new(serve: Serve) -> None:
+    short = scripted(thinker={"text": "This takes a while. " * 3, "token_ms": 60})
+    server = serve({"stages": short})
+    async with open_client(server.realtime_url) as client, open_client(server.realtime_url) as idle:
+        await start_reply(client)
+        server.process.send_signal(signal.SIGTERM)
+        with pytest.raises(Gone, match="1012"):
+            await idle.wait_for("never")
+        status, ready = server.get("/ready")
+        assert (status, ready["status"]) == (503, "draining")
+        assert server.get("/health")[0] == 200
+        with pytest.raises((Gone, Late), match="1013"):
+            async with open_client(server.realtime_url):
+                pass
+        done = (await client.wait_for("response.done", 10)).event["response"]
+        assert done["status"] == "completed"
+        with pytest.raises(Gone, match="1012"):
+            await client.wait_for("never")
+    assert server.process.wait(10) == 0
+
+
+async def test_a_second_sigterm_ends_at_once(serve: Serve) -> None:
+    server = serve({"stages": TALKING, "drain_timeout_s": 600})
+    async with open_client(server.realtime_url) as client:
+        await start_reply(client)
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: server.get("/ready")[0] == 503, 10, "draining")
+        assert server.stop() == 0
+
+
+async def test_a_reply_that_takes_too_long_is_not_waited_for(serve: Serve) -> None:
+    server = serve({"stages": TALKING, "drain_timeout_s": 0.3})
+    async with open_client(server.realtime_url) as client:
+        await start_reply(client)
+        assert server.stop() == 0
 
 
 @pytest.mark.models
