@@ -12,6 +12,16 @@ from scripted_engine import scripted_stages
 from test_ws import receive, serving
 
 from realtime.config import Config
+from realtime.protocol.config import (
+    Audio,
+    AudioInput,
+    AudioOutput,
+    SemanticVad,
+    ServerVad,
+    SessionConfig,
+    Transcription,
+)
+from realtime.transcription_session import without_answers
 
 SEQUENCES = 20_000
 STEPS = 12
@@ -19,12 +29,34 @@ BATCHES = 20
 CHECKED_BY_OFFICIAL_TYPES = 10
 """Of so many sequences one: the official types are slow to check."""
 
+_SILENCE = SessionConfig(audio=Audio(input=AudioInput(turn_detection=ServerVad())))
+_ALL = SessionConfig(
+    audio=Audio(
+        input=AudioInput(
+            turn_detection=SemanticVad(eagerness="high", interrupt_confirm_ms=100),
+            transcription=Transcription(),
+        ),
+        output=AudioOutput(keeps_buffer=True),
+    )
+)
+_NO_TURNS = SessionConfig(audio=Audio(input=AudioInput(turn_detection=None)))
+SESSIONS: tuple[dict[str, Any], ...] = (
+    {"config": _SILENCE},
+    {"config": _ALL},
+    {"config": _NO_TURNS},
+    {"config": without_answers(_ALL), "transcribes": True},
+    {"config": _ALL, "max_buffer_s": 0.5, "refuse_overflow": True},
+    {"config": _ALL, "max_item_audio_bytes": 100, "max_kept_audio_bytes": 250},
+    {"config": _SILENCE, "max_parallel_responses": 1},
+)
+
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_random_sequences_are_answered_as_they_should(batch: int) -> None:
     ended = 0
     for seed in range(batch, SEQUENCES, BATCHES):
-        pair = Pair(strict=seed % CHECKED_BY_OFFICIAL_TYPES == batch % CHECKED_BY_OFFICIAL_TYPES)
+        checked = seed // BATCHES % CHECKED_BY_OFFICIAL_TYPES == 0
+        pair = Pair(strict=checked, **SESSIONS[seed // BATCHES % len(SESSIONS)])
         client = RandomClient(pair, seed)
         try:
             for _ in range(STEPS):
