@@ -137,3 +137,9 @@ def test_openai_for_python_in_the_dialect_of_the_beta(server: Server) -> None:
     check(tour)
     assert tour["truncated_ms"] == 100
     assert tour["session"] == ["verse", ["audio", "text"], 0.7]
+
+
+def test_livekit_as_a_transcriber(server: Server) -> None:
+    told = python_tour("livekit_openai", f"{server.url}/v1", script="stt.py")
+    assert told["heard"] == [OPENING, WISH]
+    assert "interim_transcript" in told["kinds"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from openai import AsyncOpenAI
 from test_ws import closed, receive, serving
 from websockets.asyncio.client import ClientConnection
 from websockets.typing import Subprotocol
@@ -83,6 +84,25 @@ async def test_a_browser_opens_the_session_that_its_secret_carries(keyed: Config
         assert one["instructions"] == SESSION["instructions"]
         assert one["audio"]["input"]["turn_detection"] is None
     assert used_as_key.status_code == 401
+
+
+async def test_the_official_client_makes_a_secret_and_connects_with_it(keyed: Config) -> None:
+    async with serving(keyed) as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        async with AsyncOpenAI(base_url=url, api_key="secret") as backend:
+            made = await backend.realtime.client_secrets.create(
+                expires_after={"anchor": "created_at", "seconds": 30},
+                session={"type": "realtime", "instructions": "Speak like a pirate."},
+            )
+        async with (
+            AsyncOpenAI(base_url=url, api_key=made.value) as frontend,
+            frontend.realtime.connect(model="gpt-realtime") as connection,
+        ):
+            created = await connection.recv()
+
+    assert created.type == "session.created"
+    assert created.session.type == made.session.type == "realtime"
+    assert created.session.instructions == "Speak like a pirate."
 
 
 async def test_a_secret_that_is_none_opens_nothing_even_on_a_server_without_keys(
