@@ -34,6 +34,7 @@ from pipeline.messages import (
     ToolCallDelta,
 )
 from pipeline.port import Port
+from pipeline.precedence import Precedence
 from pipeline.semaphore import SPECULATIVE_DEADLINE_S, SynthesisSemaphore
 from pipeline.worker import Worker
 
@@ -54,6 +55,7 @@ class Stages:
     talker: Worker
     voicebox: Worker
     semaphore: SynthesisSemaphore
+    precedence: Precedence
     lead_ms: int
     sequential: bool = False
 
@@ -92,9 +94,13 @@ class Playhead:
         self.speculative = False
         self._moved.set()
 
+    def has_enough(self, lead_ms: int) -> bool:
+        """Whether no more is wanted for now: the lead is long, or there is a chunk of a guess."""
+        return (self.paced and self.lead_ms >= lead_ms) or (self.speculative and self.begun)
+
     async def wait_below(self, lead_ms: int) -> None:
-        """Wait until the lead is short enough that more is wanted; of a guess, one chunk is."""
-        while (self.paced and self.lead_ms >= lead_ms) or (self.speculative and self.begun):
+        """Wait until more is wanted."""
+        while self.has_enough(lead_ms):
             self._moved.clear()
             await self._moved.wait()
 
@@ -176,6 +182,8 @@ class Cascade:
     async def _converse(self, talker: Port) -> None:
         """Conditions → Talker."""
         async for condition in self._in_turn(self._conditions.get):
+            if self._start.background:
+                await self._stages.precedence.give_way()
             await talker.feed(condition)
 
     async def _hand_over(self, talker: Port, voicebox: Port) -> None:
@@ -200,7 +208,7 @@ class Cascade:
                 self._synthesis_due.clear()
                 await self._synthesis_due.wait()
                 continue
-            await self._playhead.wait_below(self._stages.lead_ms)
+            await self._wait_until_wanted()
             lead_ms = self._playhead.lead_ms
             # A reply nobody hears yet cannot run dry: those that are heard and nearly dry go first.
             wait_ms = lead_ms if self._playhead.begun else FIRST_CHUNK_PATIENCE_MS
@@ -212,6 +220,16 @@ class Cascade:
                 deadline_s = SPECULATIVE_DEADLINE_S
             async with self._stages.semaphore.step(deadline_s):
                 more = await voicebox.step(lead_ms)
+
+    async def _wait_until_wanted(self) -> None:
+        precedence, enough_ms = self._stages.precedence, self._stages.lead_ms
+        if self._playhead.has_enough(enough_ms):
+            precedence.relax(self._start.request_id)
+            await self._playhead.wait_below(enough_ms)
+            if not self._start.background:
+                precedence.press(self._start.request_id)
+        if self._start.background:
+            await precedence.give_way()
 
     async def _speak(self, voicebox: Port) -> None:
         """VoiceBox → outputs: audio is copied out here, so that no lease leaves the engine."""

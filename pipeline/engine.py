@@ -27,6 +27,7 @@ from pipeline.messages import (
     TextDelta,
     TurnEnd,
 )
+from pipeline.precedence import Precedence
 from pipeline.semaphore import SynthesisSemaphore
 from pipeline.stages import STAGES
 from pipeline.worker import Worker, WorkerState
@@ -121,11 +122,13 @@ class Engine:
         self.semaphore = SynthesisSemaphore(
             config.max_concurrent_synthesis, config.max_queued_synthesis, config.synthesis_timeout_s
         )
+        self._precedence = Precedence()
         self._stages = Stages(
             thinker=self.workers["thinker"],
             talker=self.workers["talker"],
             voicebox=self.workers["voicebox"],
             semaphore=self.semaphore,
+            precedence=self._precedence,
             lead_ms=config.synthesis_lead_ms,
             sequential=config.cascade == "sequential",
         )
@@ -271,6 +274,8 @@ class Engine:
             return reply
         task = self._own(work, start.request_id)
         self._requests[start.request_id] = (reply, task)
+        if not start.background:
+            self._precedence.press(start.request_id)
         task.add_done_callback(lambda _: self._forget(reply))
         return reply
 
@@ -299,6 +304,7 @@ class Engine:
     def _forget(self, reply: Reply) -> None:
         if self._requests.get(reply.request_id, (None,))[0] is reply:
             del self._requests[reply.request_id]
+            self._precedence.relax(reply.request_id)
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -325,6 +331,8 @@ class Engine:
             stage, pool = self._hearing[start.plan]
             port = self.workers[stage].open(start)
             try:
+                if start.background:
+                    await self._precedence.give_way()
                 await pool.feed(port, audio)
                 while not isinstance(message := (await port.receive()).message, End):
                     if isinstance(message, TextDelta | TurnEnd):

@@ -32,8 +32,8 @@ from realtime.invented import is_invented
 from realtime.rest.errors import ApiError
 from realtime.rest.work import api_error
 
-WINDOW_SAMPLES = 28 * INPUT_RATE_HZ
-"""Longest stretch given to the Transcriber at once: its window is 30 s, and others wait for it."""
+WINDOW_SAMPLES = 14 * INPUT_RATE_HZ
+"""Longest stretch given to the Transcriber at once, since others wait for it."""
 
 CUT_SAMPLES = 4 * INPUT_RATE_HZ
 """A window ends at the quietest moment of its last seconds, so that no word is cut."""

@@ -15,7 +15,7 @@ import pytest
 from scripted_engine import Placement, ask, collect, scripted_engine, scripted_stages
 
 from pipeline.config import STAGE_NAMES, EngineConfig
-from pipeline.engine import Engine
+from pipeline.engine import Engine, Reply
 from pipeline.errors import StartFailed
 from pipeline.messages import (
     Alignment,
@@ -224,6 +224,37 @@ async def test_a_job_is_spoken_behind_those_who_listen_and_the_youngest_job_firs
     assert max(deadlines["live"]) <= 2.0 < min(deadlines["job"])
     assert deadlines["job"][0] < 2.5
     assert deadlines["job"][-1] == pytest.approx(4.0, abs=0.01)
+
+
+async def test_a_job_gives_way_while_a_conversation_waits_for_its_reply() -> None:
+    async with scripted_engine("thread", thinker={"text": TEXT, "first_ms": 300}) as engine:
+        order: list[str] = []
+
+        async def note(reply: Reply) -> None:
+            audible = [one async for one in reply if isinstance(one, Audio)]
+            assert audible
+            order.append(reply.request_id)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(note(engine.submit(ask("live"))))
+            # It needs no Thinker, so it would be the first.
+            job = replace(ask("job", Plan.TTS, TEXT), background=True)
+            tasks.create_task(note(engine.submit(job)))
+        assert order == ["live", "job"]
+        await settle(engine)
+
+
+async def test_a_job_goes_on_while_a_listener_has_enough() -> None:
+    limits = {"synthesis_lead_ms": 1000}
+    async with scripted_engine("thread", limits, thinker={"text": "word " * 40}) as engine:
+        live = engine.submit(ask("live"), paced=True)
+        while live.playhead.lead_ms < 1000:
+            await anext(live)
+        job = replace(ask("job", Plan.TTS, TEXT), background=True)
+        async with asyncio.timeout(1.5):  # it would wait longer for each of its steps
+            assert samples(await collect(engine.submit(job)))
+        await live.aclose()
+        await settle(engine)
 
 
 async def test_one_synthesis_at_a_time_serves_many() -> None:

@@ -54,7 +54,8 @@ def test_a_stream_tells_what_it_has(client: openai.OpenAI) -> None:
     events: list[Any] = list(
         client.audio.transcriptions.create(model="gpt-4o-transcribe", file=tone(65.0), stream=True)
     )
-    assert [event.type for event in events[:-1]] == ["transcript.text.delta"] * 3
+    assert {event.type for event in events[:-1]} == {"transcript.text.delta"}
+    assert 65 / 14 < len(events[:-1]) <= 65 / 10  # a window each, cut in its last four seconds
     assert events[-1].type == "transcript.text.done"
     assert events[-1].text == "".join(event.delta for event in events[:-1])
 
