@@ -106,6 +106,13 @@ def why_refused(service: Service, websocket: WebSocket) -> Farewell | None:
             "invalid_model",
             f"The model '{model}' does not exist; this server's model is '{config.model}'.",
         )
+    if "call_id" in websocket.query_params:
+        return Farewell(
+            4000,
+            "invalid_request_error.invalid_call_id",
+            "invalid_call_id",
+            "This server has no calls to attach to; open a session without 'call_id'.",
+        )
     intent = websocket.query_params.get("intent")
     if intent not in (None, "transcription"):
         return Farewell(

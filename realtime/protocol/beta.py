@@ -6,7 +6,7 @@ events; `rename_params` then says it in the client's words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from realtime.errors import ClientError
@@ -90,10 +90,9 @@ def settings(given: Json, param: str) -> Json:
     _check_temperature(new.pop("temperature", None), param)
     new.pop("client_secret", None)
     for key in _PLACES.keys() & given.keys():
-        value, here = given[key], new
+        value = given[key]
         *path, last = _PLACES[key]
-        for step in path:
-            here = here.setdefault(step, {})
+        here = _inside(new, path, param)
         if key.endswith("_format"):
             value = _format(value, f"{param}.{key}")
         elif key == "modalities" and isinstance(value, list) and "audio" in value:
@@ -103,6 +102,19 @@ def settings(given: Json, param: str) -> Json:
         name = choice["function"].get("name") if isinstance(choice["function"], dict) else None
         new["tool_choice"] = {"type": "function", "name": name}
     return new
+
+
+def _inside(whole: Json, path: Sequence[str], param: str) -> Json:
+    """The object at a path, made where it is not there yet. Raises ClientError."""
+    here = whole
+    for step in path:
+        param = f"{param}.{step}"
+        inner = here.get(step, {})
+        if not isinstance(inner, dict):
+            message = f"Invalid type for '{param}': expected an object."
+            raise ClientError("invalid_type", message, param)
+        here[step] = here = dict(inner)
+    return here
 
 
 def _response_asked(response: Json) -> Json:

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from official_types import check_official_beta
 
 from realtime.errors import ClientError
@@ -144,6 +146,25 @@ def test_a_transcription_session_has_events_of_its_own() -> None:
     assert answer["session"]["input_audio_format"] == "pcm16"
 
 
+KEYS = st.sampled_from([*SETTINGS, "temperature", "audio", "input", "type", "tools", "include"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(beta.TRANSLATED), JSON | st.dictionaries(KEYS, JSON))
+def test_whatever_a_client_of_the_beta_sends_is_an_event_or_one_error(kind: str, body: Any) -> None:
+    names = {"conversation.item.create": "item", "response.create": "response"}
+    event = {"type": kind, "event_id": "mine", names.get(kind, "session"): body}
+    try:
+        parsed(Dialect(in_beta=True), **event)
+    except ClientError as error:
+        assert error.event_id == "mine"
+
+
 @pytest.mark.parametrize(
     ("session", "param"),
     [
@@ -154,6 +175,7 @@ def test_a_transcription_session_has_events_of_its_own() -> None:
         ({"turn_detection": {"type": "server_vad", "threshold": 3}}, "session.turn_detection"),
         ({"modalities": ["smell"]}, "session.modalities"),
         ({"voices": "verse"}, "session.voices"),
+        ({"voice": "verse", "audio": 5}, "session.audio"),
     ],
 )
 def test_what_is_wrong_is_named_as_the_client_wrote_it(session: dict[str, Any], param: str) -> None:

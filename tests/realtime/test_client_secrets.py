@@ -105,6 +105,24 @@ async def test_the_official_client_makes_a_secret_and_connects_with_it(keyed: Co
     assert created.session.instructions == "Speak like a pirate."
 
 
+async def test_a_page_that_is_allowed_may_ask_and_no_other(keyed: Config) -> None:
+    config = keyed.model_copy(update={"allowed_origins": ("https://app.example",)})
+    asked = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, content-type, x-openai-agents-sdk",
+    }
+    async with serving(config) as server:
+        url = f"http://127.0.0.1:{server.port}/v1/realtime/client_secrets"
+        async with httpx.AsyncClient() as http:
+            ours = {**asked, "Origin": "https://app.example"}
+            allowed = await http.options(url, headers=ours)
+            refused = await http.options(url, headers={**asked, "Origin": "https://evil.example"})
+
+    assert allowed.headers["access-control-allow-origin"] == "https://app.example"
+    assert "x-openai-agents-sdk" in allowed.headers["access-control-allow-headers"]
+    assert refused.status_code == 403
+
+
 async def test_a_secret_that_is_none_opens_nothing_even_on_a_server_without_keys(
     scripted: Config,
 ) -> None:

@@ -138,6 +138,7 @@ async def test_a_wrong_key_is_told_by_an_event_and_then_closed(scripted: Config)
     [
         ("?model=nobody", "invalid_request_error.invalid_model"),
         ("?intent=translation", "invalid_request_error.invalid_intent"),
+        ("?call_id=rtc_1", "invalid_request_error.invalid_call_id"),
     ],
 )
 async def test_what_this_server_does_not_have_is_refused_by_name(
