@@ -76,8 +76,10 @@ class KeptAudio:
         data = bytes(sound.data)
         if sound.encoding == AS_HEARD and encoding != AS_HEARD:
             wanted = AudioFormat(encoding.type, rate_of(encoding))
-            samples = np.frombuffer(data, "<i2")
-            data = encode_whole(samples, rate_of(AS_HEARD), wanted)[: self._item_bytes]
+            width = PCM_WIDTH if isinstance(encoding, Pcm) else 1
+            room = self._item_bytes // width * rate_of(AS_HEARD) // rate_of(encoding)
+            samples = np.frombuffer(data, "<i2")[:room]
+            data = encode_whole(samples, rate_of(AS_HEARD), wanted)
         elif heard_samples is not None:
             width = PCM_WIDTH if isinstance(sound.encoding, Pcm) else 1
             data = data[: heard_samples * rate_of(sound.encoding) // OUTPUT_RATE_HZ * width]

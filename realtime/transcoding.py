@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from audio.codecs import get_decoder, get_encoder
 from audio.formats import AudioFormat
-from audio.resample import StreamResampler
+from audio.resample import StreamResampler, resample_whole
 from pipeline.messages import INPUT_RATE_HZ, OUTPUT_RATE_HZ
 
 
@@ -25,10 +25,8 @@ class MicrophoneDecoder:
 
 def encode_whole(samples: NDArray[np.int16], rate_hz: int, wanted: AudioFormat) -> bytes:
     """A finished piece of audio in the client's format, which must not be Opus."""
-    resampler = StreamResampler(rate_hz, wanted.rate_hz)
     encoder = get_encoder(wanted)
-    pieces = [resampler.process(samples), resampler.flush()]
-    payloads = [payload for piece in pieces for payload in encoder.encode(piece)]
+    payloads = encoder.encode(resample_whole(samples, rate_hz, wanted.rate_hz))
     return b"".join([*payloads, *encoder.flush()])
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from signals import cuts, noise, pieces, tone
 
-from audio.resample import StreamResampler
+from audio.resample import StreamResampler, resample_whole
 
 RATES = [(24_000, 16_000), (8_000, 16_000), (48_000, 16_000), (44_100, 16_000), (24_000, 8_000)]
 
@@ -128,3 +128,12 @@ def test_impossible_rates_and_types_are_refused() -> None:
         StreamResampler(0, 16_000)
     with pytest.raises(TypeError, match="samples must be int16 or float32, not float64"):
         StreamResampler(8_000, 16_000, np.float64)  # type: ignore[type-var]  # that is the point
+
+
+@pytest.mark.parametrize(("in_hz", "out_hz"), [(16_000, 24_000), (16_000, 8_000), (24_000, 24_000)])
+def test_a_finished_piece_keeps_its_length_and_its_place(in_hz: int, out_hz: int) -> None:
+    t = np.arange(in_hz) / in_hz
+    whole = resample_whole((np.sin(2 * np.pi * 440 * t) * 8000).astype(np.int16), in_hz, out_hz)
+    expected = np.sin(2 * np.pi * 440 * np.arange(out_hz) / out_hz) * 8000
+    assert len(whole) == out_hz
+    assert np.abs(whole - expected)[200:-200].max() < 20

@@ -112,6 +112,15 @@ def test_a_long_item_keeps_its_beginning_and_a_long_session_its_last_items() -> 
         assert "audio" not in retrieve(pair, item_id)["content"][0]
 
 
+def test_a_long_turn_comes_back_as_far_as_the_limit_allows() -> None:
+    pair = Pair(max_item_audio_bytes=48_000)
+    pair.update(audio={"input": {"turn_detection": None}})
+    pair.append(40_000)  # of 2.5 s at 16 kHz, 1.5 are kept and 1 fits at 24 kHz
+    pair.send({"type": "input_audio_buffer.commit"})
+    item = retrieve(pair, pair.of("input_audio_buffer.committed")[0]["item_id"])
+    assert len(audio_of(item)) == 48_000
+
+
 def test_opus_and_deleted_items_are_not_kept() -> None:
     pair = Pair()
     pair.update(audio={"output": {"format": {"type": "audio/opus"}}})
