@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.chart import draw_steps, steps_of, write_chart
 from bench.client import APPEND_MS, Gone, Late, RealtimeClient, open_client
 from bench.clips import DEFAULT_FOLDER, Clip, ClipsError, load_clips
 from bench.machine import describe_machine
@@ -48,7 +49,32 @@ def main(argv: Sequence[str] | None = None) -> int:
             **result.to_json(),
         },
     )
+    if arguments.chart is not None:
+        write_chart(arguments.chart, chart_of(result.rows))
     return 1 if result.failures else 0
+
+
+STEPS = (
+    ("pause is noticed", "voice_end", "guess"),
+    ("Transcriber", "guess", "transcript"),
+    ("Thinker, to its first word", "thinker_start", "first_text"),
+    ("Thinker and Talker, first clause", "first_text", "first_frames"),
+    ("VoiceBox, first chunk", "first_frames", "first_audio"),
+    ("the turn is over", "voice_end", "turn_end"),
+    ("first audio is sent", "voice_end", "first_audio_sent"),
+)
+"""Of the server's own record, which begins with the last window of speech."""
+
+
+def chart_of(rows: Mapping[str, Summary | None]) -> str:
+    """Medians of the server's record as bars."""
+    points = {
+        name.removeprefix("server."): row.p50
+        for name, row in rows.items()
+        if row is not None and name.startswith("server.")
+    }
+    title = "One turn, from the last speech to the first sound (medians, ms)"
+    return draw_steps(title, steps_of(points, STEPS))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -64,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=sorted(WIRES), default="pcm")
     parser.add_argument("--server-vad", action="store_true", help="turns end by 500 ms of silence")
     parser.add_argument("--clips", type=Path, default=DEFAULT_FOLDER, help="folder of recordings")
+    parser.add_argument("--chart", type=Path, help="draw where the time goes into this SVG file")
     parser.add_argument("--deadline-s", type=float, default=60.0, help="longest wait for a reply")
     return parser
 

@@ -198,6 +198,7 @@ class Driver:
     def _run(self, command: Command) -> None:
         match command:
             case Transcribe(start=start):
+                self._turn_s["guess"] = self._clock()
                 self._spawn(start, partial(self._transcribe, command), self._take_transcript)
             case Judge(start=start):
                 self._spawn(start, partial(self._judge, command), self._take_judgement)

@@ -16,7 +16,8 @@ class OpenTurn:
     guess: that item, being transcribed since the last pause; None while there is no guess.
     may_guess: once in a pause. stop_prob: of the guess's transcript. sound: whether it sounds
     finished; judging: the request that finds out. judgements: how often it was asked in this pause.
-    doubted: it may be no turn: the reply it began in is paused. over: what that reply had said.
+    revisions: how many guesses were dropped. doubted: it may be no turn: the reply it began in is
+    paused. over: what that reply had said.
     """
 
     item_id: str
@@ -27,6 +28,7 @@ class OpenTurn:
     sound: float | None = None
     judging: str | None = None
     judgements: int = 0
+    revisions: int = 0
     doubted: bool = False
     over: str = ""
 
@@ -53,4 +55,5 @@ class OpenTurn:
     def resume(self) -> None:
         """The user goes on: what was found out in the pause is void."""
         self.guess = self.stop_prob = self.sound = self.judging = None
+        self.revisions += 1
         self.judgements = 0

@@ -140,7 +140,7 @@ class Replies:
             context.append(entry)
         return tuple(context), audio
 
-    def hold_for(self, config: SessionConfig, entry: Entry) -> None:
+    def hold_for(self, config: SessionConfig, entry: Entry, revisions: int = 0) -> None:
         """A turn of the user is to be answered, once it is known to have words.
 
         A reply that runs already is left alone: the client asked not to have it interrupted.
@@ -159,6 +159,7 @@ class Replies:
         self.drop_guess()
         assert self._active is not None
         self._active.awaited.append(entry)
+        self._active.revisions += revisions
 
     def guess(self, config: SessionConfig, entry: Entry) -> None:
         """Begin the reply to a turn that may be over. Nothing of it is told before `hold_for`."""

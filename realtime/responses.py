@@ -113,6 +113,7 @@ class Reply:
         self.context = context
         self.awaited: list[Entry] = []
         self.timings_ms: dict[str, int] = {}
+        self.revisions = 0
         self._out = out
         self._conversation = conversation
         self._output: list[OutputItem] = []
@@ -250,7 +251,9 @@ class Reply:
             audio=ToldAudio(output=ToldOutput(format=spec.format, voice=spec.voice)),
             usage=usage,
             metadata=spec.metadata,
-            sori=Timings(timings_ms=self.timings_ms) if ended and self.timings_ms else None,
+            sori=Timings(timings_ms=self.timings_ms, revisions=self.revisions)
+            if ended and self.timings_ms
+            else None,
         )
 
     def _usage(self, tokens: Tokens | None) -> Usage:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pipeline.engine import Engine
 from realtime.client_secrets import ClientSecrets
 from realtime.config import Config
+from realtime.engine_metrics import EngineCollector
 from realtime.metrics import Metrics
 from realtime.rest.audio_history import AudioHistory
 
@@ -48,6 +49,7 @@ class Service:
         self.engine = engine
         self.client_secrets = ClientSecrets(config.client_secret_key)
         self.metrics = Metrics()
+        self.metrics.registry.register(EngineCollector(engine.stats))
         self.metrics.watch_ready(lambda: float(self.why_not_ready() is None))
         self.phase = Phase.LOADING
         self.failure = ""

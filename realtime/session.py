@@ -444,7 +444,7 @@ class Session:
         entry = self._commit(self._buffer.take(turn.start_sample, end_sample))
         detection = self._config.audio.input.turn_detection
         if detection is not None and detection.create_response:
-            self._replies.hold_for(self._config, entry)
+            self._replies.hold_for(self._config, entry, turn.revisions)
         self._replies.user_is_speaking = False
         self._replies.release_held()
 

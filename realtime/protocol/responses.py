@@ -139,9 +139,13 @@ class ToldAudio(Wire):
 
 
 class Timings(Wire):
-    """An extension: milliseconds since the reply began, by name."""
+    """An extension: milliseconds since the reply began, by name.
+
+    revisions: how often the turn went on after work on its reply had begun.
+    """
 
     timings_ms: dict[str, int]
+    revisions: int = 0
 
 
 class Response(Wire):

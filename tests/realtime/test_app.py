@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from pipeline.config import STAGE_NAMES
 from pipeline.engine import Engine
 from realtime.app import create_app
 from realtime.config import Config, ConfigError
@@ -60,6 +61,11 @@ async def test_health_answers_while_ready_says_what_it_waits_for(scripted: Confi
         assert (await client.get("/ready")).status_code == 200
         metrics = await client.get("/metrics")
         assert "sori_ready 1.0" in metrics.text
+        for stage in STAGE_NAMES:
+            assert f'sori_worker_ready{{stage="{stage}"}} 1.0' in metrics.text
+            assert f'sori_worker_restarts_total{{stage="{stage}"}} 0.0' in metrics.text
+        assert 'sori_link_slots_lent{link="voicebox-server"} 0.0' in metrics.text
+        assert "sori_synthesis_waiting 0.0" in metrics.text
         assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
 
 
