@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from pipeline.messages import (
     Failed,
     Plan,
     PromptItem,
+    Retention,
     Sampling,
     Start,
     TextDelta,
@@ -273,6 +275,18 @@ def test_a_session_finds_its_prefix_though_another_was_there_in_between(
 
 def test_a_message_that_is_too_long_by_itself_is_refused(llama: StageDriver) -> None:
     failed = messages(llama.run(ask(SYSTEM, PromptItem("user", "alpha beta " * 3000))))[-1]
+    assert isinstance(failed, Failed)
+    assert failed.code == "context_length_exceeded"
+
+
+def test_a_conversation_that_may_not_be_cut_is_refused_when_it_is_too_long(
+    llama: StageDriver,
+) -> None:
+    turn = PromptItem("user", "The weather was fine that day. " * 20)
+    long = ask(SYSTEM, *[turn] * 10, CAPITAL, max_tokens=8)
+    assert end_of(llama.run(long)).usage.input_tokens < CONTEXT
+
+    failed = messages(llama.run(replace(long, retention=Retention(drop=False))))[-1]
     assert isinstance(failed, Failed)
     assert failed.code == "context_length_exceeded"
 
