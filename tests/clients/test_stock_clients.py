@@ -114,6 +114,7 @@ def test_openai_agents_for_node(server: Server) -> None:
     assert tour["interrupted"] >= 1
     assert 0 < tour["truncated_ms"][-1] < 3000
     assert tour["history"][:2] == ["user", "assistant"]
+    assert tour["added"] == "item_note"
     assert tour["not_understood"] == []
 
 

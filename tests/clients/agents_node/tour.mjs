@@ -86,5 +86,14 @@ await called_and_answered;
 
 clearInterval(microphone);
 tour.history = session.history.filter((item) => item.type === "message").map((item) => item.role);
+
+// The SDK rewrites a history by deleting items, and by creating those that are new.
+const deleted = next("conversation.item.deleted", session.history.length - 2);
+const added = next("conversation.item.done");
+const content = [{ type: "input_text", text: "I live in Paris." }];
+const note = { itemId: "item_note", type: "message", role: "user", status: "completed", content };
+session.updateHistory((history) => [...history.slice(0, 2), note]);
+await deleted;
+tour.added = (await added).item.id;
 console.log(JSON.stringify(tour));
 process.exit(0);
