@@ -144,3 +144,8 @@ def test_livekit_as_a_transcriber(server: Server) -> None:
     told = python_tour("livekit_openai", f"{server.url}/v1", script="stt.py")
     assert told["heard"] == [OPENING, WISH]
     assert "interim_transcript" in told["kinds"]
+
+
+def test_pipecat_as_a_transcriber(server: Server) -> None:
+    told = python_tour("pipecat_realtime", server.realtime_url, script="stt.py")
+    assert told == {"heard": [OPENING, WISH], "errors": []}
