@@ -176,7 +176,7 @@ _ACTIONS = (list(_WEIGHTS), list(_WEIGHTS.values()))
 
 
 def frames(seed: int, count: int) -> Iterator[tuple[str, Any]]:
-    """For a socket: (`right`, `wrong` or `garbage`; the event or text)."""
+    """For a socket: (`right`, `wrong` or `garbage`; the event, text or bytes)."""
     chance = random.Random(seed)
     for _ in range(count):
         kind = chance.choices(["right", "wrong", "garbage"], [5, 3, 2])[0]
@@ -185,4 +185,5 @@ def frames(seed: int, count: int) -> Iterator[tuple[str, Any]]:
         elif kind == "wrong":
             yield kind, chance.choice(wrong_events())[0]
         else:
-            yield kind, chance.choice(GARBAGE)
+            noise = chance.randbytes(chance.randrange(200))
+            yield kind, chance.choice([*GARBAGE, noise, noise.decode("latin-1")])

@@ -88,7 +88,9 @@ async def test_random_frames_leave_the_socket_open(
             sent = list(frames(seed, FRAMES))
             async with server.connect() as client:
                 for _, frame in sent:
-                    await client.send(frame if isinstance(frame, str) else json.dumps(frame))
+                    await client.send(
+                        frame if isinstance(frame, str | bytes) else json.dumps(frame)
+                    )
                 await client.send(json.dumps({"type": CLEAR}))
                 log: list[dict[str, Any]] = []
                 clears = sum(kind == "right" and frame["type"] == CLEAR for kind, frame in sent) + 1
