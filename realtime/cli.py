@@ -18,7 +18,17 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
-BENCHES = ("voice", "cascade", "restarts", "pauses", "noises", "barge_in", "roundtrip", "quality")
+BENCHES = (
+    "voice",
+    "cascade",
+    "restarts",
+    "pauses",
+    "noises",
+    "barge_in",
+    "handoff",
+    "roundtrip",
+    "quality",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
