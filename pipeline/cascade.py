@@ -119,8 +119,11 @@ class Cascade:
         self._synthesis_due = asyncio.Event()
         self._audio_over = False
 
-    async def run(self) -> None:
-        """Run the stages to the end; whatever happens, the last output is End or Failed."""
+    async def run(self) -> End | Failed:
+        """Run the stages to the end; whatever happens, the last output is End or Failed.
+
+        It is returned, too.
+        """
         last: End | Failed = self._end
         with contextlib.ExitStack() as ports:
             try:
@@ -131,6 +134,7 @@ class Cascade:
             else:
                 last = self._end
         await self.outputs.put(last)
+        return last
 
     async def _run_stages(self, ports: contextlib.ExitStack, tasks: asyncio.TaskGroup) -> None:
         start, stages = self._start, self._stages

@@ -30,12 +30,14 @@ from pipeline.messages import (
 from pipeline.precedence import Precedence
 from pipeline.semaphore import SynthesisSemaphore
 from pipeline.stages import STAGES
+from pipeline.suspects import Suspects
 from pipeline.worker import Worker, WorkerState
 
 log = logging.getLogger(__name__)
 
 HEARING_SLOTS = 16
 HEARING_SLOT_NBYTES = 1 << 20  # 32 s of 16 kHz int16
+POISONED = "this request was running both times that a model process died; it is not tried again"
 JUDGED_SLOT_NBYTES = 1 << 18  # 8 s, all that the turn detector looks at
 
 
@@ -112,6 +114,7 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests: dict[str, tuple[Reply, asyncio.Task[None]]] = {}
         self._listeners: dict[str, Listener] = {}
+        self._suspects = Suspects()
         self._links = self._make_links()
         self.workers = self._make_workers()
         # Plans that take an utterance: the worker, and the way of the audio to it.
@@ -258,7 +261,7 @@ class Engine:
         playhead = Playhead(
             paced=paced and self.config.cascade == "streamed", speculative=start.speculative
         )
-        work: Coroutine[Any, Any, None]
+        work: Coroutine[Any, Any, End | Failed]
         if start.plan in self._hearing:
             outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
             samples = audio if audio is not None else np.zeros(0, np.int16)
@@ -272,7 +275,11 @@ class Engine:
             work.close()
             reply.cut_short(Failed("rate_limit_exceeded", "the server is at its limit of requests"))
             return reply
-        task = self._own(work, start.request_id)
+        if self._suspects.convicted(start, audio):
+            work.close()
+            reply.cut_short(Failed("poisoned_request", POISONED))
+            return reply
+        task = self._own(self._watch(work, start, audio), start.request_id)
         self._requests[start.request_id] = (reply, task)
         if not start.background:
             self._precedence.press(start.request_id)
@@ -320,12 +327,22 @@ class Engine:
                 reply, _ = self._requests[task.get_name()]
                 reply.cut_short(Failed("engine_error", f"{type(error).__name__}: {error}"))
 
+    async def _watch(
+        self,
+        work: Coroutine[Any, Any, End | Failed],
+        start: Start,
+        audio: NDArray[np.int16] | None,
+    ) -> None:
+        last = await work
+        if isinstance(last, Failed) and last.code == "worker_died":
+            self._suspects.accuse(start, audio)
+
     async def _hear(
         self,
         start: Start,
         audio: NDArray[np.int16],
         outputs: asyncio.Queue[PipelineMessage],
-    ) -> None:
+    ) -> End | Failed:
         last: End | Failed = End()
         try:
             stage, pool = self._hearing[start.plan]
@@ -343,6 +360,7 @@ class Engine:
         except StageFailed as failure:
             last = Failed(failure.code, str(failure))
         await outputs.put(last)
+        return last
 
     # -- ears ------------------------------------------------------------------------------------
 

@@ -1,0 +1,59 @@
+"""A request that kills its worker is tried twice, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+from scripted_engine import ask, collect, scripted_engine
+
+from pipeline.engine import Engine
+from pipeline.messages import End, Failed, Plan, Start
+from pipeline.suspects import REMEMBERED, Suspects
+
+
+async def last_of(engine: Engine, start: Start) -> End | Failed:
+    last = (await collect(engine.submit(start)))[-1]
+    assert isinstance(last, End | Failed)
+    return last
+
+
+async def test_the_third_time_it_is_refused_and_others_are_not() -> None:
+    async with scripted_engine("process", thinker={"faults": {"boom": "crash"}}) as engine:
+        up = asyncio.Event()
+        engine.workers["thinker"].on_up.append(up.set)
+        for number in range(2):
+            up.clear()
+            failed = await last_of(engine, ask(f"kill-{number}", Plan.TEXT, "boom"))
+            assert isinstance(failed, Failed)
+            assert failed.code == "worker_died"
+            async with asyncio.timeout(20):
+                await up.wait()
+        refused = await last_of(engine, ask("kill-2", Plan.TEXT, "boom"))
+        assert isinstance(refused, Failed)
+        assert refused.code == "poisoned_request"
+        assert engine.stats().workers["thinker"].restarts == 2
+        assert isinstance(await last_of(engine, ask("other", Plan.TEXT, "Hello.")), End)
+
+
+def test_who_asks_makes_no_difference_and_what_is_asked_does() -> None:
+    suspects = Suspects()
+    start = ask("a", text="boom")
+    for request_id in "ab":
+        suspects.accuse(replace(start, request_id=request_id, speculative=request_id == "a"), None)
+    assert suspects.convicted(replace(start, request_id="c", session_id="s"), None)
+    assert not suspects.convicted(replace(start, voice="ash"), None)
+    assert not suspects.convicted(ask("a", text="boom!"), None)
+    assert not suspects.convicted(start, np.ones(5, np.int16))
+
+
+def test_only_so_many_are_remembered() -> None:
+    suspects = Suspects()
+    first = ask("a", text="first")
+    suspects.accuse(first, None)
+    suspects.accuse(first, None)
+    assert suspects.convicted(first, None)
+    for number in range(REMEMBERED):
+        suspects.accuse(ask("a", text=str(number)), None)
+    assert not suspects.convicted(first, None)
