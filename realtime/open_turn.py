@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from realtime.conversation import Entry
-from realtime.turn_end import LATER_JUDGEMENTS_MS, SOUNDS_FINISHED
+from realtime.turn_end import (
+    LATER_JUDGEMENTS_MS,
+    SOUNDS_FINISHED,
+    Completeness,
+    completeness,
+)
 
 
 @dataclass(slots=True)
@@ -38,8 +43,13 @@ class OpenTurn:
         return None if self.guess is None or self.guess.pending else self.guess.text()
 
     def judgement_is_due(self, silence_ms: int) -> bool:
-        """Whether the sound is to be judged (again): with the guess, later if it was a pause."""
-        if self.judging is not None or self.guess is None or self.text == "":
+        """Whether the sound is to be judged (again): once the words leave it open, and later.
+
+        A sentence that is surely finished needs no second witness, and its reply needs the core.
+        """
+        if self.judging is not None or not self.text:
+            return False
+        if completeness(self.text, self.stop_prob) is Completeness.FINISHED:
             return False
         if self.sound is not None and self.sound >= SOUNDS_FINISHED:
             return False

@@ -114,9 +114,10 @@ def required_silence_ms(eagerness: Eagerness, evidence: Evidence) -> int:
     """How much silence ends the turn, by the evidence there is."""
     text = completeness(evidence.text, evidence.stop_prob)
     sounds_finished = evidence.sound is not None and evidence.sound >= SOUNDS_FINISHED
-    if evidence.sound is None and text is Completeness.UNFINISHED:
-        # The longest wait needs two witnesses.
-        text = Completeness.UNCLEAR
+    if evidence.sound is None:
+        # Neither the longest wait nor a doubt about a finished sentence comes from one witness.
+        sounds_finished = text is Completeness.FINISHED
+        text = Completeness.UNCLEAR if text is Completeness.UNFINISHED else text
     return _PATIENCE_MS[eagerness][text, sounds_finished]
 
 

@@ -145,7 +145,6 @@ def test_words_end_the_reply() -> None:
     (done,) = pair.of("response.done")
     assert done["response"]["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
     assert pair.all(Resume) == []
-    pair.judge(0.9)
     pair.prepare()
     pair.hear(0.0, 320)
     assert kinds(pair)[-2:] == [
@@ -241,7 +240,6 @@ def test_mhm_after_the_reply_is_an_answer() -> None:
     cough(pair)
     pair.transcribe("Mhm.")
     assert DISMISSED not in kinds(pair)
-    pair.judge(0.9)
     pair.prepare()
     pair.hear(0.0, 1024)
     assert "input_audio_buffer.committed" in kinds(pair)
