@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.chart import Point, draw_points, write_chart
 from bench.client import Gone, Late, open_client
 from bench.clips import DEFAULT_FOLDER, Clip, ClipsError, load_clips
 from bench.machine import describe_machine
@@ -61,6 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             "eagerness": {name: result.to_json() for name, result in results.items()},
         },
     )
+    if arguments.chart is not None:
+        points = [
+            Point(name, result.wait.p50, result.share)
+            for name, result in results.items()
+            if result.wait is not None
+        ]
+        title = "Hesitations that are waited for, and how soon a finished sentence is answered"
+        write_chart(arguments.chart, draw_points(title, "p50 voice-to-voice", "not cut", points))
     return 0
 
 
@@ -69,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sori bench pauses", description=__doc__)
     parser.add_argument("--config", type=Path, help="configuration of the server")
     parser.add_argument("--cases", type=int, default=42, help="pauses for each eagerness")
+    parser.add_argument("--chart", type=Path, help="draw the trade into this SVG file")
     parser.add_argument("--clips", type=Path, default=DEFAULT_FOLDER, help="folder of recordings")
     parser.add_argument(
         "--eagerness", nargs="+", choices=EAGERNESSES, default=["auto"], help="of semantic_vad"
@@ -91,16 +101,20 @@ class Result:
         self.cases = cases
         self.wait = wait
 
+    @property
+    def share(self) -> float:
+        """Of the pauses that nobody was cut off in."""
+        return 1 - len(self.cut) / self.cases
+
     def line(self) -> str:
         """For people."""
         wait = f"{self.wait.p50:.0f} / {self.wait.p95:.0f} ms" if self.wait else "-"
-        share = 1 - len(self.cut) / self.cases
-        return f"{self.eagerness:6} not cut {share:6.1%}   voice-to-voice p50 / p95 {wait}"
+        return f"{self.eagerness:6} not cut {self.share:6.1%}   voice-to-voice p50 / p95 {wait}"
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         return {
-            "not_cut": round(1 - len(self.cut) / self.cases, 4),
+            "not_cut": round(self.share, 4),
             "cut_after": [[case.after, case.pause_ms] for case in self.cut],
             "voice_to_voice_ms": self.wait.to_json() if self.wait else None,
         }
