@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -261,22 +262,21 @@ class Engine:
         playhead = Playhead(
             paced=paced and self.config.cascade == "streamed", speculative=start.speculative
         )
-        work: Coroutine[Any, Any, End | Failed]
+        # Not begun before its task runs: a task that is cancelled at once leaves nothing behind.
+        work: Callable[[], Coroutine[Any, Any, End | Failed]]
         if start.plan in self._hearing:
             outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
             samples = audio if audio is not None else np.zeros(0, np.int16)
-            work = self._hear(start, samples, outputs)
+            work = partial(self._hear, start, samples, outputs)
         else:
             cascade = Cascade(start, self._stages, playhead)
-            outputs, work = cascade.outputs, cascade.run()
+            outputs, work = cascade.outputs, cascade.run
         reply = Reply(start.request_id, outputs, playhead)
         reply.abort = lambda: self._abort(reply)
         if len(self._requests) >= self.config.max_requests:
-            work.close()
             reply.cut_short(Failed("rate_limit_exceeded", "the server is at its limit of requests"))
             return reply
         if self._suspects.convicted(start, audio):
-            work.close()
             reply.cut_short(Failed("poisoned_request", POISONED))
             return reply
         task = self._own(self._watch(work, start, audio), start.request_id)
@@ -329,11 +329,11 @@ class Engine:
 
     async def _watch(
         self,
-        work: Coroutine[Any, Any, End | Failed],
+        work: Callable[[], Coroutine[Any, Any, End | Failed]],
         start: Start,
         audio: NDArray[np.int16] | None,
     ) -> None:
-        last = await work
+        last = await work()
         if isinstance(last, Failed) and last.code == "worker_died":
             self._suspects.accuse(start, audio)
 

@@ -114,8 +114,8 @@ class Service:
         await self.engine.shutdown()
 
     def _enter(self, phase: Phase) -> None:
-        if self.draining.is_set() and phase in {Phase.WARMING, Phase.READY}:
-            return  # too late
+        if self.draining.is_set() and phase is not Phase.STOPPED:
+            return  # whatever the start came to
         logger.info("%s -> %s", self.phase, phase)
         self.phase = phase
         if phase in {Phase.READY, Phase.FAILED, Phase.STOPPED}:
