@@ -336,6 +336,8 @@ class Engine:
         last = await work()
         if isinstance(last, Failed) and last.code == "worker_died":
             self._suspects.accuse(start, audio)
+        elif isinstance(last, End):
+            self._suspects.acquit(start, audio)
 
     async def _hear(
         self,

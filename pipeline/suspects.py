@@ -1,8 +1,8 @@
 """Requests that were in a worker when it died: one may have killed it.
 
 A request that kills its worker takes the others in it along, and a client that asks again, or a
-conversation that goes on, would do so for ever. After the second time it is refused. Bystanders are
-suspected once, but they do not come back with the same prompt.
+conversation that goes on, would do so for ever. After the second time it is refused. A bystander
+that comes back with the same prompt is acquitted by its first good end.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ class Suspects:
         self._deaths[key] = self._deaths.pop(key, 0) + 1
         if len(self._deaths) > REMEMBERED:
             self._deaths.popitem(last=False)
+
+    def acquit(self, start: Start, audio: NDArray[np.int16] | None) -> None:
+        """It has come to its end: it was a bystander."""
+        if self._deaths:
+            self._deaths.pop(_content(start, audio), None)
 
     def convicted(self, start: Start, audio: NDArray[np.int16] | None) -> bool:
         """Whether a request of this content is not to be tried again."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -46,6 +48,35 @@ def test_who_asks_makes_no_difference_and_what_is_asked_does() -> None:
     assert not suspects.convicted(replace(start, voice="ash"), None)
     assert not suspects.convicted(ask("a", text="boom!"), None)
     assert not suspects.convicted(start, np.ones(5, np.int16))
+
+
+def test_a_bystander_is_acquitted_by_its_first_good_end() -> None:
+    suspects = Suspects()
+    start = ask("a", text="Hello.")
+    suspects.accuse(start, None)
+    suspects.acquit(replace(start, request_id="b"), None)
+    suspects.accuse(start, None)
+    assert not suspects.convicted(start, None)
+    suspects.accuse(start, None)
+    assert suspects.convicted(start, None)
+
+
+async def test_an_end_between_two_deaths_clears_the_request() -> None:
+    async with scripted_engine("process", thinker={"token_ms": 5}) as engine:
+        up = asyncio.Event()
+        engine.workers["thinker"].on_up.append(up.set)
+        for number in range(2):
+            up.clear()
+            reply = engine.submit(ask(f"victim-{number}", Plan.TEXT))
+            await anext(reply)
+            pid = engine.workers["thinker"].pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            messages = await collect(reply)
+            assert isinstance(messages[-1], Failed)
+            async with asyncio.timeout(20):
+                await up.wait()
+            assert isinstance(await last_of(engine, ask(f"again-{number}", Plan.TEXT)), End)
 
 
 def test_only_so_many_are_remembered() -> None:
