@@ -54,7 +54,6 @@ FILE_FORMATS: Mapping[str, FileFormat] = {
 
 def file_encoder(name: str, rate_hz: int) -> FileEncoder:
     """An encoder of mono audio. Raises KeyError for an unknown format."""
-    name = FILE_FORMATS[name].name
     if name == "pcm":
         return _Pcm()
     if name == "wav":

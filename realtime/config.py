@@ -31,6 +31,7 @@ from pydantic_settings import (
 )
 
 from pipeline.config import EngineConfig, StagesConfig, default_home
+from realtime.interruption import BACKCHANNELS
 
 ENV_PREFIX = "SORI_"
 ENV_NESTING = "__"
@@ -78,6 +79,7 @@ class Config(EngineConfig):
     model_aliases: Names = ("gpt-*", "chatgpt-*", "whisper-*", "tts-*")
     instructions: str = INSTRUCTIONS
     voice: str = "marin"
+    backchannels: Names = BACKCHANNELS
 
     max_sessions: int = Field(256, ge=1)
     max_rest_requests: int = Field(32, ge=1)

@@ -218,13 +218,12 @@ class Driver:
         start: Start,
         work: Callable[[], Awaitable[None]],
         receive: Callable[[Start, PipelineMessage], None],
-    ) -> asyncio.Task[None]:
+    ) -> None:
         request_id = start.request_id
         task = self._tasks.create_task(self._contain(start, work, receive), name=request_id)
         self._running[request_id] = task
         self.quiet.clear()
         task.add_done_callback(lambda _: self._end(request_id))
-        return task
 
     def _end(self, request_id: str) -> None:
         self._running.pop(request_id, None)
@@ -375,6 +374,7 @@ def new_settings(config: Config, opening: Opening) -> SessionSettings:
         new_id=new_id,
         config=session,
         expires_at=int(time.time() + config.max_session_s),
+        backchannels=config.backchannels,
         max_buffer_s=config.max_buffer_s,
         max_item_audio_bytes=config.max_item_audio_bytes,
         max_kept_audio_bytes=config.max_kept_audio_bytes,

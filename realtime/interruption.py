@@ -8,7 +8,7 @@ from collections.abc import Collection
 CONFIRM_MS = 500
 """Speech this long is an interruption, whatever it says."""
 
-BACKCHANNELS = frozenset({"mhm", "mm", "mmm", "mm hmm", "mmhmm", "uh huh", "hm", "hmm", "aha"})
+BACKCHANNELS = ("mhm", "mm", "mmm", "mm hmm", "mmhmm", "uh huh", "hm", "hmm", "aha")
 """What listeners say to be told more."""
 
 ECHO_MIN_WORDS = 2
@@ -26,7 +26,7 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def is_backchannel(text: str, backchannels: Collection[str] = BACKCHANNELS) -> bool:
+def is_backchannel(text: str, backchannels: Collection[str]) -> bool:
     """Whether the text is one of the phrases, said once or over and over."""
     said = " ".join(words(text))
     if not said:

@@ -7,9 +7,10 @@ window and the mean log-probability of what it wrote after all.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
+
+from realtime.interruption import words
 
 NO_SPEECH = 0.6
 DOUBTFUL_LOGPROB = -1.0
@@ -20,7 +21,6 @@ STOCK_NO_SPEECH = 0.45
 
 _STOCK = frozenset(
     {
-        "",
         "you",
         "bye",
         "bye bye",
@@ -46,12 +46,11 @@ _STOCK = frozenset(
         "oh",
     }
 )
-_WORD = re.compile(r"[a-z0-9']+")
 
 
 def is_stock_phrase(text: str) -> bool:
     """Whether this is one of the things that Whisper writes for silence, noise or music."""
-    return " ".join(_WORD.findall(text.lower())) in _STOCK
+    return " ".join(words(text)) in _STOCK
 
 
 def is_invented(text: str, meta: Mapping[str, Any]) -> bool:
@@ -59,7 +58,7 @@ def is_invented(text: str, meta: Mapping[str, Any]) -> bool:
 
     Without `no_speech_prob` in meta nothing is invented.
     """
-    if not _WORD.search(text.lower()):
+    if not words(text):
         return True
     no_speech = float(meta.get("no_speech_prob", 0.0))
     logprob = float(meta.get("avg_logprob", 0.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from realtime.interruption import BACKCHANNELS
 from realtime.outgoing import NewId
 from realtime.protocol.config import SessionConfig
 
@@ -16,6 +17,7 @@ class SessionSettings:
     voices: names that the engine has; others are spoken by `default_voice`. Empty: all of them.
     max_item_audio_bytes, max_kept_audio_bytes: of the audio that items can be retrieved with.
     transcribes: whether it is a transcription session.
+    backchannels: what a listener says without meaning to interrupt.
     refuse_overflow: answer audio beyond max_buffer_s with an error, instead of dropping the oldest.
     """
 
@@ -26,6 +28,7 @@ class SessionSettings:
     transcribes: bool = False
     voices: frozenset[str] = frozenset()
     default_voice: str = "marin"
+    backchannels: tuple[str, ...] = BACKCHANNELS
     max_buffer_s: float = 600.0
     refuse_overflow: bool = False
     max_item_audio_bytes: int = 480_000

@@ -307,7 +307,9 @@ class UserAudio:
         if not turn.doubted:
             return True
         # Said to a question that is over, "mhm" is an answer.
-        passing = self._replies.paused and interruption.is_backchannel(turn.text or "")
+        passing = self._replies.paused and interruption.is_backchannel(
+            turn.text or "", self._settings.backchannels
+        )
         if turn.text and not passing:
             self._confirm(turn)
             return True

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import hibari
 import numpy as np
-import onnxruntime
 from hibari.g2p import G2P
 from numpy.typing import NDArray
 
 from pipeline.spoken import SpokenWord
 from pipeline.stages.hibari_dsp import BINS, FRAME_WIDTH, frame_power
+from pipeline.stages.onnx_session import onnx_session
 from pipeline.voices import NETWORK_F0_HZ
 
 __all__ = ["HibariNetwork", "Utterance"]
@@ -60,14 +60,7 @@ class HibariNetwork:
     """One ONNX session and one G2P; not thread safe."""
 
     def __init__(self, model: Path, threads: int) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = onnxruntime.InferenceSession(
-            str(model), options, providers=["CPUExecutionProvider"]
-        )
+        self._session = onnx_session(model, threads)
         assets = Path(hibari.__file__).parent / "assets"
         self._vocabulary: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
         self._g2p = G2P()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pipeline.messages import INPUT_RATE_HZ, Audio, Reset, Speech, Start
 from pipeline.models.store import resolve
 from pipeline.stage import Batch, Output, Stage, StageSettings
+from pipeline.stages.onnx_session import onnx_session
 
 __all__ = ["Silero"]
 
@@ -56,16 +57,7 @@ class Silero(Stage):
     def load(self) -> None:
         """Load the graph and run it for one session and for several."""
         path = resolve(self._settings.home, self._settings.options.get("model", MODEL))
-        if path.is_dir():
-            path = next(path.glob("*.onnx"))
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._settings.threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
+        self._session = onnx_session(path, self._settings.threads)
         for count in (1, 8):
             self._judge([_Stream(pending=np.zeros(WINDOW, np.float32)) for _ in range(count)])
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pipeline.messages import INPUT_RATE_HZ, Audio, End, Start, TurnEnd
 from pipeline.models.store import resolve
 from pipeline.stage import Batch, Output, Stage, StageSettings, Work
+from pipeline.stages.onnx_session import onnx_session
 
 __all__ = ["SmartTurn"]
 
@@ -51,16 +52,7 @@ class SmartTurn(Stage):
     def load(self) -> None:
         """Load the graph and run it once."""
         path = resolve(self._settings.home, self._settings.options.get("model", MODEL))
-        if path.is_dir():
-            path = next(path.glob("*.onnx"))
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._settings.threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
+        self._session = onnx_session(path, self._settings.threads)
         self._judge(np.zeros(INPUT_RATE_HZ, np.int16))
 
     def open(self, start: Start) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -33,7 +32,7 @@ from realtime.rest.bodies import read_json
 from realtime.rest.chat_answer import Answer, ChunkedAnswer, Head, Json, logprobs_json, usage_json
 from realtime.rest.chat_prompt import ChatPrompt, PromptBuilder
 from realtime.rest.chat_request import ChatRequest, JsonObject, JsonSchemaFormat, NamedTool
-from realtime.rest.errors import ApiError
+from realtime.rest.errors import MISSING, ApiError, bad_request
 from realtime.rest.models import known_model, require_key
 from realtime.rest.recordings import hear_all, windows_of
 from realtime.rest.streaming import SSE, StreamedAnswer, sse
@@ -56,32 +55,34 @@ async def create_chat_completion(request: Request) -> Response:
     if body.stream:
         return StreamedAnswer(service, completion.stream, SSE)
     with place(service):
-        return JSONResponse(await while_connected(request, completion.whole()))
+        return JSONResponse(await while_connected(request.receive, completion.whole()))
 
 
 def refuse_what_cannot_be(body: ChatRequest) -> None:
     """Fields that contradict each other, or ask for what is not here. Raises ApiError."""
     if body.spoken and body.audio is None:
-        raise _refused("Missing required parameter: 'audio'.", "audio", _MISSING)
+        raise bad_request("Missing required parameter: 'audio'.", "audio", MISSING)
     if body.modalities is not None and "text" not in body.modalities:
-        raise _refused(
+        raise bad_request(
             "Invalid value: 'modalities'. Supported combinations are: ['text'] and "
             "['text', 'audio'].",
             "modalities",
         )
     if body.spoken and body.stream and body.audio and body.audio.format != "pcm16":
-        raise _refused(
+        raise bad_request(
             f"Unsupported value: 'audio.format' does not support '{body.audio.format}' when "
             "stream=true. Supported values are: 'pcm16'.",
             "audio.format",
             "unsupported_value",
         )
     if body.spoken and (body.n or 1) > 1:
-        raise _refused("A spoken answer has one choice: 'n' must be 1.", "n", "unsupported_value")
+        raise bad_request(
+            "A spoken answer has one choice: 'n' must be 1.", "n", "unsupported_value"
+        )
     if body.top_logprobs is not None and not body.logprobs:
-        raise _refused("'top_logprobs' needs 'logprobs' to be true.", "top_logprobs")
+        raise bad_request("'top_logprobs' needs 'logprobs' to be true.", "top_logprobs")
     if body.stream_options is not None and not body.stream:
-        raise _refused("'stream_options' is only for stream=true.", "stream_options")
+        raise bad_request("'stream_options' is only for stream=true.", "stream_options")
     _refuse_tools(body)
     _refuse_biases(body)
 
@@ -89,31 +90,26 @@ def refuse_what_cannot_be(body: ChatRequest) -> None:
 def _refuse_tools(body: ChatRequest) -> None:
     names = [tool.function.name for tool in body.tools or ()]
     if isinstance(body.tool_choice, NamedTool) and body.tool_choice.function.name not in names:
-        raise _refused(
+        raise bad_request(
             f"Invalid value for 'tool_choice': no function named "
             f"'{body.tool_choice.function.name}' was specified in the 'tools' parameter.",
             "tool_choice",
         )
     if body.tool_choice is not None and body.tool_choice != "none" and not names:
-        raise _refused("'tool_choice' is only allowed when 'tools' are specified.", "tool_choice")
+        raise bad_request(
+            "'tool_choice' is only allowed when 'tools' are specified.", "tool_choice"
+        )
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise _refused(f"There are two functions named '{name}'.", f"tools[{index}]")
+            raise bad_request(f"There are two functions named '{name}'.", f"tools[{index}]")
 
 
 def _refuse_biases(body: ChatRequest) -> None:
     for token in body.logit_bias or ():
         if not token.isdecimal():
-            raise _refused(
+            raise bad_request(
                 f"Invalid key in 'logit_bias': '{token}'. Keys are token ids.", "logit_bias"
             )
-
-
-_MISSING = "missing_required_parameter"
-
-
-def _refused(message: str, param: str, code: str = "invalid_value") -> ApiError:
-    return ApiError(HTTPStatus.BAD_REQUEST, message, code=code, param=param)
 
 
 class Completion:

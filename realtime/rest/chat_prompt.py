@@ -25,7 +25,7 @@ from realtime.rest.chat_request import (
     ToolMessage,
     UserMessage,
 )
-from realtime.rest.errors import ApiError
+from realtime.rest.errors import MISSING, ApiError, bad_request
 from realtime.rest.recordings import Heard, decode_recording
 
 Hear = Callable[[NDArray[np.int16], str], AsyncIterator[Heard]]
@@ -86,7 +86,7 @@ class PromptBuilder:
                 return self._assistant(message, param)
             case ToolMessage(content=content, tool_call_id=call_id):
                 if call_id not in self._calls:
-                    raise _refused(
+                    raise bad_request(
                         f"Invalid parameter: 'tool_call_id' of '{call_id}' not found in "
                         "'tool_calls' of a previous message.",
                         f"{param}.tool_call_id",
@@ -115,9 +115,9 @@ class PromptBuilder:
                 heard = [one.text async for one in self._hear(samples, param)]
                 return " ".join(text for text in heard if text)
             case ImagePart():
-                raise _refused("This model does not take images.", param, "unsupported_value")
+                raise bad_request("This model does not take images.", param, "unsupported_value")
             case FilePart():
-                raise _refused("This model does not take files.", param, "unsupported_value")
+                raise bad_request("This model does not take files.", param, "unsupported_value")
         raise TypeError(part)
 
     def _assistant(self, message: AssistantMessage, param: str) -> PromptItem:
@@ -139,12 +139,11 @@ class PromptBuilder:
                 )
             text = said
         elif message.content is None and message.refusal is None and not calls:
-            raise ApiError(
-                HTTPStatus.BAD_REQUEST,
+            raise bad_request(
                 f"Missing required parameter: '{param}.content'. An assistant message without "
                 "'audio' or 'tool_calls' needs it.",
-                code="missing_required_parameter",
-                param=f"{param}.content",
+                f"{param}.content",
+                MISSING,
             )
         return PromptItem("assistant", text, tool_calls=calls)
 
@@ -155,7 +154,3 @@ def _text(content: str | tuple[Any, ...]) -> str:
     return "\n".join(
         part.refusal if isinstance(part, RefusalPart) else part.text for part in content
     )
-
-
-def _refused(message: str, param: str, code: str = "invalid_value") -> ApiError:
-    return ApiError(HTTPStatus.BAD_REQUEST, message, code=code, param=param)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from realtime.rest.request_id import HEADER
@@ -34,6 +34,22 @@ class ApiError(Exception):
         self.message = message
         self.code = code
         self.param = param
+
+
+class ClientLeft(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def bad_request(message: str, param: str, code: str = "invalid_value") -> ApiError:
+    """The refusal of one parameter, by its dotted path."""
+    return ApiError(HTTPStatus.BAD_REQUEST, message, code=code, param=param)
+
+
+MISSING = "missing_required_parameter"
+"""The code of a refusal."""
+
+CLIENT_CLOSED_REQUEST = 499
+"""What web servers log for a request whose client left; nobody reads the answer."""
 
 
 def error_body(
@@ -65,6 +81,7 @@ def refusal(error: ApiError) -> JSONResponse:
 def install_error_handlers(app: FastAPI) -> None:
     """Answer every error of this app in one shape."""
     app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(ClientLeft, _client_left)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(Exception, _server_error)
@@ -73,6 +90,10 @@ def install_error_handlers(app: FastAPI) -> None:
 async def _api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
     return refusal(error)
+
+
+async def _client_left(request: Request, error: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
@@ -99,7 +120,7 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
         if missing
         else f"Invalid value for '{param}': {problem['msg']}."
     )
-    code = "missing_required_parameter" if missing else "invalid_value"
+    code = MISSING if missing else "invalid_value"
     return error_response(HTTPStatus.UNPROCESSABLE_ENTITY, message, code=code, param=param)
 
 

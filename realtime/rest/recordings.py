@@ -9,14 +9,13 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from audio.containers import ContainerError, read_audio
-from audio.resample import StreamResampler
+from audio.resample import resample_whole
 from pipeline.engine import Engine
 from pipeline.messages import (
     INPUT_RATE_HZ,
@@ -29,7 +28,7 @@ from pipeline.messages import (
     TokenLogprob,
 )
 from realtime.invented import is_invented
-from realtime.rest.errors import ApiError
+from realtime.rest.errors import ApiError, bad_request
 from realtime.rest.work import api_error
 
 WINDOW_SAMPLES = 14 * INPUT_RATE_HZ
@@ -48,16 +47,14 @@ def decode_recording(data: str, kind: str, max_s: float, param: str) -> NDArray[
         text = _SPACE.sub("", _DATA_URL.sub("", data))
         content = base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error) as error:
-        raise _refused(f"Invalid '{param}': it is not Base64 ({error}).", param) from error
+        raise bad_request(f"Invalid '{param}': it is not Base64 ({error}).", param) from error
     if not content:
-        raise _refused(f"Invalid '{param}': there is no audio in it.", param)
+        raise bad_request(f"Invalid '{param}': there is no audio in it.", param)
     if kind == "pcm16":
         if len(content) % 2:
-            raise _refused(f"Invalid '{param}': 16-bit samples need an even length.", param)
-        resampler = StreamResampler(OUTPUT_RATE_HZ, INPUT_RATE_HZ)
+            raise bad_request(f"Invalid '{param}': 16-bit samples need an even length.", param)
         samples = np.frombuffer(content, "<i2")
-        whole = [resampler.process(samples), resampler.flush()]
-        blocks = iter(whole)
+        blocks = iter([resample_whole(samples, OUTPUT_RATE_HZ, INPUT_RATE_HZ)])
     else:
         blocks = read_audio(content, INPUT_RATE_HZ)
     kept: list[NDArray[np.int16]] = []
@@ -66,23 +63,21 @@ def decode_recording(data: str, kind: str, max_s: float, param: str) -> NDArray[
         for block in blocks:
             room -= len(block)
             if room < 0:
-                raise _refused(f"Invalid '{param}': at most {max_s:g} s of audio are taken.", param)
+                raise bad_request(
+                    f"Invalid '{param}': at most {max_s:g} s of audio are taken.", param
+                )
             kept.append(block)
     except ContainerError as error:
         raise unreadable(param) from error
     if not kept:
-        raise _refused(f"Invalid '{param}': there is no audio in it.", param)
+        raise bad_request(f"Invalid '{param}': there is no audio in it.", param)
     return np.concatenate(kept)
 
 
 def unreadable(param: str) -> ApiError:
     """Bytes that no decoder takes."""
     message = "The audio file could not be decoded or its format is not supported."
-    return _refused(message, param)
-
-
-def _refused(message: str, param: str) -> ApiError:
-    return ApiError(HTTPStatus.BAD_REQUEST, message, code="invalid_value", param=param)
+    return bad_request(message, param)
 
 
 @dataclass(frozen=True, slots=True)

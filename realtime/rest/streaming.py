@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,8 +12,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from realtime.rest.errors import ApiError, error_body, refusal
-from realtime.rest.work import left, place
+from realtime.rest.errors import ApiError, ClientLeft, error_body, refusal
+from realtime.rest.work import place, while_connected
 from realtime.service import Service
 
 logger = logging.getLogger(__name__)
@@ -47,17 +46,8 @@ class StreamedAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run to the end, or until the client leaves."""
-        sending = asyncio.create_task(self._send(scope, receive, send))
-        leaving = asyncio.create_task(left(receive))
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:
-            for task in (sending, leaving):
-                task.cancel()
-                with suppress(asyncio.CancelledError, OSError):
-                    await task
+        with suppress(ClientLeft):
+            await while_connected(receive, self._send(scope, receive, send))
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

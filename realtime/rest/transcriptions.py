@@ -7,7 +7,6 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from http import HTTPStatus
 from typing import Any, BinaryIO, Literal, get_args
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -18,7 +17,7 @@ from audio.containers import ContainerError, read_audio
 from pipeline.messages import INPUT_RATE_HZ
 from realtime.config import Config
 from realtime.rest.captions import Segment, segments_of, srt, vtt, words_of
-from realtime.rest.errors import ApiError
+from realtime.rest.errors import MISSING, bad_request
 from realtime.rest.models import known_model, require_key
 from realtime.rest.recordings import Heard, hear_all, unreadable, windows_of
 from realtime.rest.streaming import SSE, StreamedAnswer, sse
@@ -54,18 +53,17 @@ async def create_transcription(request: Request) -> Response:
     if wish.stream:
         return StreamedAnswer(service, task.events, SSE)
     with place(service):
-        return await while_connected(request, task.whole())
+        return await while_connected(request.receive, task.whole())
 
 
 @router.post("/audio/translations")
 async def create_translation(request: Request) -> Response:
     """The embedded Transcriber knows English only, so there is nothing to translate from."""
-    raise ApiError(
-        HTTPStatus.BAD_REQUEST,
+    raise bad_request(
         "Translations need a multilingual model; the model of this server knows English only. "
         "Use /v1/audio/transcriptions.",
-        code="unsupported_value",
-        param="model",
+        "model",
+        "unsupported_value",
     )
 
 
@@ -77,7 +75,7 @@ class Wish:
         self.file = self._file()
         self.model = self._text("model")
         if self.model is None:
-            raise _refused("Missing required parameter: 'model'.", "model", _MISSING)
+            raise bad_request("Missing required parameter: 'model'.", "model", MISSING)
         known_model(config, self.model)
         self.shape = self._one_of("response_format", SHAPES) or "json"
         self.stream = self._flag("stream")
@@ -97,14 +95,16 @@ class Wish:
         if not values:
             return None
         if len(values) > 1 or not isinstance(values[0], str):
-            raise _refused(f"Invalid type for '{name}': expected one text.", name, "invalid_type")
+            raise bad_request(
+                f"Invalid type for '{name}': expected one text.", name, "invalid_type"
+            )
         return values[0] or None
 
     def _one_of(self, name: str, supported: tuple[Any, ...]) -> Any:
         value = self._text(name)
         if value is not None and value not in supported:
             listed = ", ".join(f"'{one}'" for one in supported)
-            raise _refused(f"Invalid value: '{value}'. Supported values are: {listed}.", name)
+            raise bad_request(f"Invalid value: '{value}'. Supported values are: {listed}.", name)
         return value
 
     def _flag(self, name: str) -> bool:
@@ -113,15 +113,15 @@ class Wish:
     def _file(self) -> BinaryIO:
         values = self._values("file")
         if not values:
-            raise _refused("Missing required parameter: 'file'.", "file", _MISSING)
+            raise bad_request("Missing required parameter: 'file'.", "file", MISSING)
         if len(values) > 1 or not isinstance(values[0], UploadFile):
-            raise _refused("Invalid type for 'file': expected one file.", "file", "invalid_type")
+            raise bad_request("Invalid type for 'file': expected one file.", "file", "invalid_type")
         return values[0].file
 
     def _texts(self, name: str) -> list[str]:
         values = self._values(name)
         if not all(isinstance(value, str) for value in values):
-            raise _refused(f"Invalid type for '{name}': expected texts.", name, "invalid_type")
+            raise bad_request(f"Invalid type for '{name}': expected texts.", name, "invalid_type")
         return values
 
     def _prompt(self) -> str:
@@ -138,7 +138,7 @@ class Wish:
             ("languages", self._texts("languages")),
         ):
             if told and not any(_ENGLISH.match(one) for one in told):
-                raise _refused(
+                raise bad_request(
                     f"Invalid value: '{told[0]}'. The model of this server knows only 'en'.", name
                 )
 
@@ -146,12 +146,12 @@ class Wish:
         values = self._values("timestamp_granularities")
         for value in values:
             if value not in GRANULARITIES:
-                raise _refused(
+                raise bad_request(
                     f"Invalid value: '{value}'. Supported values are: 'word' and 'segment'.",
                     "timestamp_granularities",
                 )
         if values and self.shape != "verbose_json":
-            raise _refused(
+            raise bad_request(
                 "'timestamp_granularities' needs 'response_format' to be 'verbose_json'.",
                 "timestamp_granularities",
             )
@@ -161,9 +161,9 @@ class Wish:
         values = self._values("include")
         for value in values:
             if value != "logprobs":
-                raise _refused(f"Invalid value: '{value}'. Supported is: 'logprobs'.", "include")
+                raise bad_request(f"Invalid value: '{value}'. Supported is: 'logprobs'.", "include")
         if values and self.shape != "json":
-            raise _refused("'include' needs 'response_format' to be 'json'.", "include")
+            raise bad_request("'include' needs 'response_format' to be 'json'.", "include")
         return bool(values)
 
     def _temperature(self) -> None:
@@ -173,7 +173,7 @@ class Wish:
         except ValueError:
             within = False
         if not within:
-            raise _refused(
+            raise bad_request(
                 f"Invalid value: '{value}'. A number from 0 to 1 is expected.", "temperature"
             )
 
@@ -186,15 +186,8 @@ class Wish:
             if name in known:
                 continue
             if name in ("known_speaker_names", "known_speaker_references"):
-                raise _refused(f"'{name}' is not supported here.", name, "unsupported_value")
-            raise _refused(f"Unknown parameter: '{field}'.", field, "unknown_parameter")
-
-
-_MISSING = "missing_required_parameter"
-
-
-def _refused(message: str, param: str, code: str = "invalid_value") -> ApiError:
-    return ApiError(HTTPStatus.BAD_REQUEST, message, code=code, param=param)
+                raise bad_request(f"'{name}' is not supported here.", name, "unsupported_value")
+            raise bad_request(f"Unknown parameter: '{field}'.", field, "unknown_parameter")
 
 
 class Transcription:

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from fastapi import Request
 from starlette.types import Receive
 
 from pipeline.messages import Failed
-from realtime.rest.errors import ApiError
+from realtime.rest.errors import ApiError, ClientLeft
 from realtime.service import Service
 
 Result = TypeVar("Result")
@@ -28,10 +27,6 @@ STATUSES = {
     "invalid_schema": HTTPStatus.BAD_REQUEST,
 }
 """What a request's failure is in HTTP; anything else is the server's fault."""
-
-
-class ClientLeft(Exception):
-    """Nobody waits for the answer any more."""
 
 
 @contextmanager
@@ -60,13 +55,13 @@ def place(service: Service) -> Iterator[None]:
         service.note_end()
 
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
     """The result of the work, which is cancelled when the client leaves. Raises ClientLeft.
 
     The request's body must have been read.
     """
     working = asyncio.create_task(work)
-    leaving = asyncio.create_task(left(request.receive))
+    leaving = asyncio.create_task(_left(receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -78,7 +73,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -
         await asyncio.wait({working, leaving})
 
 
-async def left(receive: Receive) -> None:
+async def _left(receive: Receive) -> None:
     """Returns when the client of a request, whose body has been read, is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -23,7 +23,7 @@ def test_steps_lie_on_one_axis_of_time() -> None:
     drawing = draw_steps("A <turn>", [Step("first", 0, 100), Step("second & last", 50, 200)])
     assert {"A <turn>", "first", "second & last", "100", "200"} <= set(texts(drawing))
     (begin_a, length_a), (begin_b, length_b) = bars(drawing)
-    assert begin_b - begin_a == (length_a / 100) * 50 or abs(begin_b - begin_a - length_a / 2) < 0.2
+    assert abs(begin_b - begin_a - length_a / 2) < 0.2
     assert abs(length_b / length_a - 1.5) < 0.01
 
 

@@ -9,7 +9,7 @@ from pair import Pair
 
 from pipeline.messages import Alignment, End, Failed, TextDelta
 from realtime.commands import Abort, Pause, Resume, StartReply
-from realtime.interruption import is_backchannel, is_echo
+from realtime.interruption import BACKCHANNELS, is_backchannel, is_echo
 from realtime.invented import is_invented, is_stock_phrase
 
 SAID = "Sure. The capital of France is Paris, and it lies on the Seine."
@@ -17,12 +17,12 @@ SAID = "Sure. The capital of France is Paris, and it lies on the Seine."
 
 @pytest.mark.parametrize("text", ["Mhm.", "Mm-hmm", "Uh-huh, uh-huh.", "hmm", "Mm, mm hmm."])
 def test_listeners_noises_are_no_interruption(text: str) -> None:
-    assert is_backchannel(text)
+    assert is_backchannel(text, BACKCHANNELS)
 
 
 @pytest.mark.parametrize("text", ["", "Stop.", "Mhm, but why?", "No.", "Hamm", "uh"])
 def test_words_are_one(text: str) -> None:
-    assert not is_backchannel(text)
+    assert not is_backchannel(text, BACKCHANNELS)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_a_transcriber_that_tells_nothing_is_believed() -> None:
 # -- through a Session -----------------------------------------------------------------------------
 
 
-def replying(keeps_buffer: bool = True, **detection: Any) -> Pair:
+def replying(keeps_buffer: bool = True, pair: Pair | None = None, **detection: Any) -> Pair:
     """A reply is being spoken."""
-    pair = Pair()
+    pair = pair or Pair()
     output = {"keeps_buffer": True} if keeps_buffer else {}
     turn_detection = {"type": "semantic_vad", **detection}
     pair.update(
@@ -136,6 +136,14 @@ def test_a_listeners_noise_or_an_echo_lets_it_go_on_too(words: str) -> None:
     pair.transcribe(words)
     assert kinds(pair) == [STARTED, STOPPED, DISMISSED]
     assert pair.all(Resume)
+
+
+@pytest.mark.parametrize(("words", "interrupts"), [("Right, right.", False), ("Mhm.", True)])
+def test_what_does_not_interrupt_is_the_operators_choice(words: str, interrupts: bool) -> None:
+    pair = replying(pair=Pair(backchannels=("right",)))
+    cough(pair)
+    pair.transcribe(words)
+    assert (DISMISSED not in kinds(pair)) == interrupts
 
 
 def test_words_end_the_reply() -> None:

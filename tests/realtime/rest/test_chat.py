@@ -456,6 +456,7 @@ def test_a_client_that_does_not_wait_costs_nothing_more(serve: Serve) -> None:
         httpx.post(url, json={"model": "sori", "messages": HELLO}, timeout=0.5)
     body = {"model": "sori", "messages": HELLO, "max_tokens": 1}
     wait_until(lambda: httpx.post(url, json=body).status_code == 200, 5, "a place")
+    assert "Traceback" not in server.log()
 
 
 def test_a_request_that_fails_in_the_engine_is_the_servers_fault(serve: Serve) -> None:
