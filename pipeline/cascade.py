@@ -147,7 +147,9 @@ class Cascade:
         if start.plan is Plan.TTS:
             tasks.create_task(self._give_text())
         else:
-            tasks.create_task(self._think(open_port(stages.thinker)))
+            thinker = open_port(stages.thinker)
+            thinker.begin()
+            tasks.create_task(self._think(thinker))
         if start.plan is not Plan.TEXT:
             talker, voicebox = open_port(stages.talker), open_port(stages.voicebox)
             tasks.create_task(self._converse(talker))
@@ -200,6 +202,8 @@ class Cascade:
             return emitted
 
         async for emitted in self._in_turn(receive):
+            # Before as well: a permit that is free goes into the same frame as what it is for.
+            self._synthesis_due.set()
             await voicebox.feed(emitted.message, emitted.payload, emitted.part, emitted.parts)
             self._synthesis_due.set()
 

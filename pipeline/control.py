@@ -14,13 +14,14 @@ from typing import Any
 
 from pipeline.config import StageConfig
 from pipeline.messages import StageMessage, Start
+from pipeline.plain import Plain
 from pipeline.pool import Lease, Payload, PoolLayout
 
 HEADER_NBYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class PoolPort:
+class PoolPort(Plain):
     """One end of a link's pool, as a worker gets it: its layout and the memory's descriptor."""
 
     layout: PoolLayout
@@ -28,7 +29,7 @@ class PoolPort:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSpec:
+class WorkerSpec(Plain):
     """Everything a worker needs to begin. Sent as the first frame."""
 
     name: str
@@ -48,14 +49,14 @@ class WorkerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class Open(Plain):
     """Begin a request."""
 
     start: Start
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class Feed(Plain):
     """An input of a request, or a part of one."""
 
     request_id: str
@@ -66,7 +67,7 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(Plain):
     """The request may do one step (of a stage that is gated by the synthesis semaphore)."""
 
     request_id: str
@@ -74,14 +75,14 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class Close(Plain):
     """Drop the request, whatever it is doing."""
 
     request_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
+class Credit(Plain):
     """The server has taken this many emitted messages off its queue."""
 
     request_id: str
@@ -89,7 +90,7 @@ class Credit:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(Plain):
     """A slot of the worker's output pool is free again."""
 
     lease: Lease
@@ -99,28 +100,28 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Plain):
     """Weights are loaded."""
 
     load_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class LoadFailed:
+class LoadFailed(Plain):
     """The worker cannot serve; it exits after this."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Plain):
     """Sign of life. step_s: how long the running step has been going; 0 when idle."""
 
     step_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(Plain):
     """An output of a request, or a part of one."""
 
     request_id: str
@@ -131,7 +132,7 @@ class Emit:
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped:
+class Stepped(Plain):
     """A step of this request is over: inputs it took, and whether it has more to do."""
 
     request_id: str
@@ -140,7 +141,7 @@ class Stepped:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed:
+class Consumed(Plain):
     """An input's slot is no longer looked at."""
 
     lease: Lease

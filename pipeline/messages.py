@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from pipeline.plain import Plain
+
 INPUT_RATE_HZ = 16_000
 """Rate of all audio that goes into the engine (ears, transcriber): mono int16."""
 
@@ -33,7 +35,7 @@ class Plan(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Plain):
     """A call the model made in an earlier turn."""
 
     call_id: str
@@ -42,7 +44,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptItem:
+class PromptItem(Plain):
     """One message of the conversation as the Thinker sees it."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -52,7 +54,7 @@ class PromptItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Plain):
     """A function the model may call; `parameters` is a JSON schema."""
 
     name: str
@@ -61,7 +63,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Plain):
     """How the Thinker picks tokens; None leaves the model's own default.
 
     logit_bias: added to the scores of token ids. top_logprobs: how many alternatives to tell for
@@ -81,7 +83,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Plain):
     """What becomes of a conversation that the model's context cannot hold.
 
     drop: the oldest turns go; otherwise the request fails with `context_length_exceeded`. ratio: so
@@ -95,7 +97,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Start(Plain):
     """A request. `generation` is the submitter's number for it: anything older is stale.
 
     session_id groups requests that share a prompt prefix. For `Plan.TTS` the text is the last
@@ -131,7 +133,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenLogprob:
+class TokenLogprob(Plain):
     """A token that was picked, its log-probability, and the likeliest ones in its place."""
 
     token: str
@@ -140,7 +142,7 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Plain):
     """More text of the reply (thinker) or of the transcript (transcriber)."""
 
     text: str
@@ -150,7 +152,7 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCallDelta:
+class ToolCallDelta(Plain):
     """More of a function call's arguments; the first delta of a call_id carries its name."""
 
     call_id: str
@@ -160,7 +162,7 @@ class ToolCallDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Plain):
     """What the Talker speaks from: the text itself, or rows of a model's space in the payload."""
 
     kind: Literal["text", "rows"] = "text"
@@ -169,7 +171,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Frames:
+class Frames(Plain):
     """Acoustic frames or codec tokens, in the payload.
 
     meta: what the VoiceBox of the same model family needs beside the array (plain values).
@@ -183,7 +185,7 @@ class Frames:
 
 
 @dataclass(frozen=True, slots=True)
-class Audio:
+class Audio(Plain):
     """24 kHz mono int16 samples. Inside the engine they are the payload; out of it, `pcm`."""
 
     samples: int
@@ -191,7 +193,7 @@ class Audio:
 
 
 @dataclass(frozen=True, slots=True)
-class Alignment:
+class Alignment(Plain):
     """Which characters have been spoken up to which sample.
 
     spans: monotone (char_start, char_end, sample_end); characters are code points of the
@@ -204,7 +206,7 @@ class Alignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
+class Speech(Plain):
     """Speech probability of one VAD window that ended at `end_sample` (16 kHz, of the session)."""
 
     probability: float
@@ -212,19 +214,19 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnd:
+class TurnEnd(Plain):
     """How probable it is, from its sound, that an utterance is finished: 0 to 1."""
 
     probability: float
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Plain):
     """To the ears: forget the state of the VAD. Sample counts go on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Plain):
     """Tokens of a request."""
 
     input_tokens: int = 0
@@ -233,7 +235,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class End(Plain):
     """The only sign that no more comes. reason: stop, length, tool_calls."""
 
     reason: Literal["stop", "length", "tool_calls"] = "stop"
@@ -242,7 +244,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Plain):
     """The request is over, without its result. code is stable and machine readable."""
 
     code: str
@@ -250,7 +252,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Plain):
     """A point of the request's timing record, in seconds on the server's monotonic clock.
 
     The engine emits one each for: thinker_start, first_text, thinker_end, first_frames,

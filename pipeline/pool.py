@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 
 from pipeline.memory import PAGE_NBYTES, SharedMemory
+from pipeline.plain import Plain
 from pipeline.stage import Array
 
 INLINE_NBYTES = 4096
@@ -25,7 +26,7 @@ class StaleLease(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Inline:
+class Inline(Plain):
     """A small payload, in the message itself."""
 
     data: bytes
@@ -34,7 +35,7 @@ class Inline:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Plain):
     """The right to read one slot until it is released."""
 
     slot: int
@@ -48,7 +49,7 @@ Payload = Inline | Lease
 
 
 @dataclass(frozen=True, slots=True)
-class PoolLayout:
+class PoolLayout(Plain):
     """Shape of a pool: what producer and consumer must agree on."""
 
     slots: int

@@ -9,7 +9,7 @@ from typing import Protocol
 from pipeline.control import Close, Credit, Emit, Feed, Open, Permit, Stepped
 from pipeline.errors import StageFailed
 from pipeline.links import Link
-from pipeline.messages import Failed, StageMessage, Start
+from pipeline.messages import End, Failed, StageMessage, Start
 from pipeline.pool import Payload
 
 INPUT_WINDOW = 8
@@ -35,10 +35,15 @@ class Sender(Protocol):
 
 
 class Port:
-    """Bounded both ways: `feed` waits for the stage to take, the stage waits for `receive`."""
+    """Bounded both ways: `feed` waits for the stage to take, the stage waits for `receive`.
+
+    The stage hears of the request with its first input, or by `begin`: until then there is nothing
+    to wake its process for. start: until then.
+    """
 
     def __init__(self, worker: Sender, start: Start) -> None:
         self.request_id = start.request_id
+        self._start: Start | None = start
         self._worker = worker
         self._outputs: deque[Emit] = deque()
         self._failure: StageFailed | None = None
@@ -46,8 +51,14 @@ class Port:
         self._stepped: asyncio.Future[bool] | None = None
         self._unconsumed = 0
         self._taken = 0
+        self._ended = False
         self._closed = False
-        worker.send(Open(start))
+
+    def begin(self) -> None:
+        """Open the request at a stage that needs no input."""
+        if self._start is not None:
+            self._worker.send(Open(self._start))
+            self._start = None
 
     async def feed(
         self, message: StageMessage, payload: Payload | None = None, part: int = 0, parts: int = 1
@@ -67,6 +78,7 @@ class Port:
         self, message: StageMessage, payload: Payload | None = None, part: int = 0, parts: int = 1
     ) -> None:
         """Hand over an input without waiting, for what is bounded elsewhere."""
+        self.begin()
         self._unconsumed += 1
         if self._worker.inbound is not None:
             self._worker.inbound.hold(payload, holder="consumer")
@@ -106,7 +118,8 @@ class Port:
         if self._closed:
             return
         self._closed = True
-        self._worker.send(Close(self.request_id))
+        if self._start is None and not self._ended:
+            self._worker.send(Close(self.request_id))
         self._worker.forget(self.request_id)
         self._drop_outputs()
 
@@ -115,6 +128,7 @@ class Port:
     def receive_emit(self, emitted: Emit) -> None:
         """An output has come."""
         self._outputs.append(emitted)
+        self._ended |= isinstance(emitted.message, End | Failed)
         self._notify()
         if isinstance(emitted.message, Failed) and self._stepped and not self._stepped.done():
             self._stepped.set_result(False)

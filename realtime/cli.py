@@ -25,6 +25,7 @@ BENCHES = (
     "pauses",
     "noises",
     "barge_in",
+    "overhead",
     "handoff",
     "roundtrip",
     "quality",

@@ -7,6 +7,7 @@ what it waits for.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,7 @@ from pipeline.engine import Engine
 from realtime.client_secrets import ClientSecrets
 from realtime.config import Config
 from realtime.engine_metrics import EngineCollector
+from realtime.loop_lag import LoopLag
 from realtime.metrics import Metrics
 from realtime.rest.audio_history import AudioHistory
 
@@ -50,6 +52,8 @@ class Service:
         self.client_secrets = ClientSecrets(config.client_secret_key)
         self.metrics = Metrics()
         self.metrics.registry.register(EngineCollector(engine.stats))
+        self.loop_lag = LoopLag()
+        self.metrics.registry.register(self.loop_lag)
         self.metrics.watch_ready(lambda: float(self.why_not_ready() is None))
         self.phase = Phase.LOADING
         self.failure = ""
@@ -94,6 +98,9 @@ class Service:
             loaded - began,
             time.monotonic() - loaded,
         )
+        # What the start has made stays to the end: no collection need look at it again.
+        gc.collect()
+        gc.freeze()
         self._enter(Phase.READY)
 
     def drain(self) -> None:

@@ -24,6 +24,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from realtime.app import create_app
 from realtime.config import Config
+from realtime.joined_writes import JoinedWrites
+from realtime.loop_lag import timed_loop
 from realtime.service import Phase, Service
 
 logger = logging.getLogger(__name__)
@@ -37,10 +39,15 @@ class BindError(Exception):
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, which drops a peer that does not read when its session has ended.
+    """uvicorn's WebSocket, with joined writes, that drops a peer which does not read at its end.
 
     Closing flushes first, and would wait for ever for a client that has stopped reading.
     """
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection has become a socket."""
+        joined = JoinedWrites(cast(asyncio.Transport, transport), self.loop)
+        super().connection_made(joined)
 
     async def run_asgi(self) -> None:
         """Run the application, and give the peer a moment to take the rest."""
@@ -94,7 +101,10 @@ def bind(host: str, port: int) -> socket.socket:
 def run(config: Config, listener: socket.socket) -> int:
     """Serve on a bound socket until a signal. Returns the exit code."""
     set_up_logging(config.log_level)
-    return asyncio.run(_serve(config, create_app(config), listener))
+    app = create_app(config)
+    service = cast(Service, app.state.service)
+    with asyncio.Runner(loop_factory=partial(timed_loop, service.loop_lag)) as runner:
+        return runner.run(_serve(config, app, listener))
 
 
 def set_up_logging(level: str) -> None:

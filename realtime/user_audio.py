@@ -32,7 +32,10 @@ from realtime.session_settings import SessionSettings
 from realtime.turn_end import Evidence, turn_has_ended
 from realtime.turns import Turns
 
-MIN_COMMIT_SAMPLES = ms_to_samples(100, INPUT_RATE_HZ)
+RESAMPLER_LAG_MS = 32
+"""So much of what a client has sent may still be on its way to the buffer."""
+
+MIN_COMMIT_SAMPLES = ms_to_samples(100 - RESAMPLER_LAG_MS, INPUT_RATE_HZ)
 JUDGED_SAMPLES = ms_to_samples(8_000, INPUT_RATE_HZ)
 """All that the turn detector looks at."""
 

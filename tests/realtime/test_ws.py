@@ -177,6 +177,29 @@ async def test_the_beta_is_spoken_to_who_asks_for_it(
     assert done["response"]["output"][0]["content"][0]["type"] == "audio"
 
 
+@pytest.mark.parametrize(
+    ("sound", "length"),
+    [
+        ({"type": "audio/pcm", "rate": 24_000}, 4_800),
+        ({"type": "audio/pcmu"}, 800),
+    ],
+)
+async def test_a_tenth_of_a_second_may_be_committed(
+    scripted: Config, sound: dict[str, Any], length: int
+) -> None:
+    audio = {"input": {"turn_detection": None, "format": sound}}
+    update = {"type": "session.update", "session": {"type": "realtime", "audio": audio}}
+    append = {
+        "type": "input_audio_buffer.append",
+        "audio": base64.b64encode(bytes(length)).decode(),
+    }
+    async with serving(scripted) as server, server.connect() as client:
+        for event in (update, append, {"type": "input_audio_buffer.commit"}):
+            await client.send(json.dumps(event))
+        kinds = [(await receive(client))["type"] for _ in range(3)]
+    assert kinds == ["session.created", "session.updated", "input_audio_buffer.committed"]
+
+
 @pytest.mark.parametrize("more", ["", "&model=whisper-1"])
 async def test_a_transcription_session_writes_down_and_never_answers(
     scripted: Config, more: str
