@@ -369,7 +369,8 @@ def _spawn(spec: WorkerSpec, sock: socket.socket) -> subprocess.Popen[bytes]:
     threads = str(spec.stage.threads)
     limits = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": threads}
     return subprocess.Popen(
-        [sys.executable, "-m", "pipeline.worker_process", str(sock.fileno())],
+        # The name is for whoever looks at the list of processes.
+        [sys.executable, "-m", "pipeline.worker_process", str(sock.fileno()), spec.name],
         pass_fds=[sock.fileno(), *(port.fd for port in ports)],
         env={**os.environ, **limits},
         stdin=subprocess.DEVNULL,

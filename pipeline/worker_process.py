@@ -1,4 +1,4 @@
-"""The entry of a worker process: `python -m pipeline.worker_process FD`.
+"""The entry of a worker process: `python -m pipeline.worker_process FD NAME`.
 
 Imports nothing heavy itself; the stage does, after the thread limits of its libraries are set.
 """

@@ -40,6 +40,12 @@ def workers_of(server: int) -> dict[int, str]:
     return found
 
 
+def worker_of(server: int, stage: str) -> int:
+    """Process id of a stage's worker. Raises AssertionError unless there is exactly one."""
+    (pid,) = [pid for pid, command in workers_of(server).items() if stage in command.split()]
+    return pid
+
+
 def shared_names() -> set[str]:
     """Names in /dev/shm, without those of browsers that other tests run."""
     if not SHM.is_dir():
