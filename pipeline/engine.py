@@ -335,7 +335,8 @@ class Engine:
     ) -> None:
         last = await work()
         if isinstance(last, Failed) and last.code == "worker_died":
-            self._suspects.accuse(start, audio)
+            lives = sum(worker.epoch for worker in self.workers.values())
+            self._suspects.accuse(start, audio, death=lives)
         elif isinstance(last, End):
             self._suspects.acquit(start, audio)
 

@@ -24,12 +24,12 @@ class Suspects:
     """How often a request of each content was in a worker that died."""
 
     def __init__(self) -> None:
-        self._deaths: OrderedDict[bytes, int] = OrderedDict()
+        self._deaths: OrderedDict[bytes, set[int]] = OrderedDict()
 
-    def accuse(self, start: Start, audio: NDArray[np.int16] | None) -> None:
-        """It was there when a worker died."""
+    def accuse(self, start: Start, audio: NDArray[np.int16] | None, death: int) -> None:
+        """It was there when a worker died. death: which one; two alike are there at the same."""
         key = _content(start, audio)
-        self._deaths[key] = self._deaths.pop(key, 0) + 1
+        self._deaths[key] = self._deaths.pop(key, set()) | {death}
         if len(self._deaths) > REMEMBERED:
             self._deaths.popitem(last=False)
 
@@ -40,7 +40,7 @@ class Suspects:
 
     def convicted(self, start: Start, audio: NDArray[np.int16] | None) -> bool:
         """Whether a request of this content is not to be tried again."""
-        return bool(self._deaths) and self._deaths.get(_content(start, audio), 0) >= DEATHS
+        return bool(self._deaths) and len(self._deaths.get(_content(start, audio), ())) >= DEATHS
 
 
 def _content(start: Start, audio: NDArray[np.int16] | None) -> bytes:

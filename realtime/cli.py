@@ -27,6 +27,7 @@ BENCHES = (
     "barge_in",
     "overhead",
     "handoff",
+    "soak",
     "roundtrip",
     "quality",
 )

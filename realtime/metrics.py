@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -34,6 +35,8 @@ class Metrics:
         self.underruns = Counter(
             "sori_underruns", "times playback overtook synthesis", registry=self.registry
         )
+        self.tasks = Gauge("sori_tasks", "tasks of the event loop", registry=self.registry)
+        self.tasks.set_function(_tasks)
         self.ready = Gauge("sori_ready", "1 when the server takes sessions", registry=self.registry)
 
     def watch_ready(self, read: Callable[[], float]) -> None:
@@ -43,3 +46,10 @@ class Metrics:
     def render(self) -> bytes:
         """The exposition that `/metrics` answers."""
         return generate_latest(self.registry)
+
+
+def _tasks() -> float:
+    try:
+        return float(len(asyncio.all_tasks()))
+    except RuntimeError:  # nobody scrapes: it is asked outside of the loop
+        return 0.0

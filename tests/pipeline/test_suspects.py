@@ -42,8 +42,9 @@ async def test_the_third_time_it_is_refused_and_others_are_not() -> None:
 def test_who_asks_makes_no_difference_and_what_is_asked_does() -> None:
     suspects = Suspects()
     start = ask("a", text="boom")
-    for request_id in "ab":
-        suspects.accuse(replace(start, request_id=request_id, speculative=request_id == "a"), None)
+    for death, request_id in enumerate("ab"):
+        twin = replace(start, request_id=request_id, speculative=request_id == "a")
+        suspects.accuse(twin, None, death)
     assert suspects.convicted(replace(start, request_id="c", session_id="s"), None)
     assert not suspects.convicted(replace(start, voice="ash"), None)
     assert not suspects.convicted(ask("a", text="boom!"), None)
@@ -53,12 +54,29 @@ def test_who_asks_makes_no_difference_and_what_is_asked_does() -> None:
 def test_a_bystander_is_acquitted_by_its_first_good_end() -> None:
     suspects = Suspects()
     start = ask("a", text="Hello.")
-    suspects.accuse(start, None)
+    suspects.accuse(start, None, 1)
     suspects.acquit(replace(start, request_id="b"), None)
-    suspects.accuse(start, None)
+    suspects.accuse(start, None, 2)
     assert not suspects.convicted(start, None)
-    suspects.accuse(start, None)
+    suspects.accuse(start, None, 3)
     assert suspects.convicted(start, None)
+
+
+async def test_two_that_ask_the_same_are_not_refused_for_one_death() -> None:
+    async with scripted_engine("process", thinker={"token_ms": 5}) as engine:
+        up = asyncio.Event()
+        engine.workers["thinker"].on_up.append(up.set)
+        replies = [engine.submit(ask(name, Plan.TEXT, "Hello.")) for name in ("one", "other")]
+        for reply in replies:
+            await anext(reply)
+        pid = engine.workers["thinker"].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        for reply in replies:
+            assert isinstance((await collect(reply))[-1], Failed)
+        async with asyncio.timeout(20):
+            await up.wait()
+        assert isinstance(await last_of(engine, ask("third", Plan.TEXT, "Hello.")), End)
 
 
 async def test_an_end_between_two_deaths_clears_the_request() -> None:
@@ -82,9 +100,9 @@ async def test_an_end_between_two_deaths_clears_the_request() -> None:
 def test_only_so_many_are_remembered() -> None:
     suspects = Suspects()
     first = ask("a", text="first")
-    suspects.accuse(first, None)
-    suspects.accuse(first, None)
+    suspects.accuse(first, None, 1)
+    suspects.accuse(first, None, 2)
     assert suspects.convicted(first, None)
     for number in range(REMEMBERED):
-        suspects.accuse(ask("a", text=str(number)), None)
+        suspects.accuse(ask("a", text=str(number)), None, number)
     assert not suspects.convicted(first, None)
