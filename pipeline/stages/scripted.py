@@ -215,7 +215,8 @@ class ScriptedThinker(Stage):
 
     first_ms, token_ms: time to the first word and between words. echo: repeat the user's last
     words instead. Two maps from a word in the last message: texts, to what is said then; faults,
-    to what happens then (`raise`, `hang`, or `crash`, which ends the process). calls: a list of
+    to what happens then (`raise`, `hang`, `exhaust`, which is out of memory, or `crash`, which ends
+    the process). needs: a file without which it does not load. calls: a list of
     `{name, arguments}`, made instead where the request has tools and ends with the user's words;
     with a `word` in it, only where that is one of them.
     """
@@ -229,11 +230,14 @@ class ScriptedThinker(Stage):
         self._faults: dict[str, str] = options.get("faults", {})
         self._texts: dict[str, str] = options.get("texts", {})
         self._calls: list[dict[str, str]] = options.get("calls", [])
+        self._needs: str | None = options.get("needs")
         self._timers = Timers()
         self._replies: dict[str, _Reply] = {}
 
     def load(self) -> None:
-        """Nothing to load."""
+        """Nothing to load. Raises OSError without the file that is needed."""
+        if self._needs is not None:
+            os.stat(self._needs)
 
     def open(self, start: Start) -> None:
         """Prepare the words."""
@@ -303,6 +307,8 @@ def _fault(fault: str, request_id: str) -> None:
         os._exit(13)
     if fault == "hang":
         threading.Event().wait()
+    if fault == "exhaust":
+        raise MemoryError("no room for 1 GiB")
     raise StageError(request_id, "scripted_fault", "the script said so")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ import pytest
 from process_tree import wait_until, worker_of
 from servers import Serve, scripted
 
-from bench.client import RealtimeClient, open_client
+from bench.client import Gone, Late, RealtimeClient, open_client
 from bench.crowd import COMMIT, CREATE, SILENCE, SPEECH
 from bench.scrape import scrape
 from bench.server import Server, start_server
@@ -198,6 +199,72 @@ def items_of(client: RealtimeClient) -> list[str]:
     return [
         one.event["item"]["id"] for one in client.events if one.type == "conversation.item.added"
     ]
+
+
+async def test_a_request_that_memory_is_too_small_for_fails_alone(serve: Serve) -> None:
+    server = serve({"stages": scripted(thinker={"faults": {"poison": "exhaust"}})})
+    async with (
+        open_client(server.realtime_url) as client,
+        open_client(server.realtime_url) as other,
+    ):
+        exhausted = await client.ask("poison")
+        assert exhausted.reply is not None
+        assert "thinker_error: MemoryError: no room for 1 GiB" in str(exhausted.reply.failure)
+        turn = await other.ask("Briefly.")
+        assert turn.reply is not None
+        assert turn.reply.status == "completed"
+    assert restarts_of(server, "thinker") == 0
+
+
+async def test_a_model_that_cannot_be_loaded_again_is_told_and_tried_for(
+    serve: Serve, tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights"
+    weights.touch()
+    server = serve({"stages": scripted(thinker={"needs": str(weights)})})
+    weights.unlink()
+    os.kill(worker_of(server.process.pid, "thinker"), signal.SIGKILL)
+
+    def told() -> bool:
+        status, body = server.get("/ready")
+        return status == 503 and "thinker is down: could not load: FileNotFound" in body["reason"]
+
+    await asyncio.to_thread(wait_until, told, BACK_S, "the reason in /ready")
+    seen = scrape(server)
+    assert seen["sori_ready"] == 0
+    assert seen["sori_worker_ready{'stage': 'thinker'}"] == 0
+    assert seen["sori_worker_ready{'stage': 'talker'}"] == 1
+    with pytest.raises((Gone, Late), match="1013"):
+        async with open_client(server.realtime_url):
+            pass
+    weights.touch()
+    await ready_again(server, "thinker", 1)
+    async with open_client(server.realtime_url) as client:
+        turn = await client.ask("Briefly.")
+    assert turn.reply is not None
+    assert turn.reply.status == "completed"
+
+
+async def test_replies_that_would_wait_too_long_for_the_voice_fail_and_say_so(
+    serve: Serve,
+) -> None:
+    limits = {"max_concurrent_synthesis": 1, "max_queued_synthesis": 2, "synthesis_timeout_s": 1}
+    stages = scripted(thinker={"text": "Hello."}, voicebox={"step_ms": 1200})
+    server = serve({**limits, "stages": stages})
+
+    async def ask() -> str:
+        async with open_client(server.realtime_url) as client:
+            turn = await client.ask("Say something.")
+        assert turn.reply is not None, turn.failure
+        return str(turn.reply.failure)
+
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(ask()) for _ in range(6)]
+    told = " ".join(task.result() for task in asking)
+    assert "synthesis_queue_full: too many replies wait for the voice" in told
+    assert "synthesis_timeout: the voice was not free for 1 s" in told
+    assert await ask() == "None"
+    assert scrape(server)["sori_synthesis_waiting"] == 0
 
 
 @pytest.mark.models

@@ -6,8 +6,10 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
+import httpx
 import pytest
 from process_tree import processes, shared_names, wait_until, workers_of
 from servers import Serve, scripted
@@ -94,6 +96,38 @@ async def test_sigterm_lets_a_reply_finish_and_begins_nothing_new(serve: Serve) 
         with pytest.raises(Gone, match="1012"):
             await client.wait_for("never")
     assert server.process.wait(10) == 0
+
+
+async def test_sigterm_waits_for_every_session_and_request_and_leaves_nothing(
+    serve: Serve,
+) -> None:
+    names = shared_names()
+    words = {"text": "This takes a while. " * 3, "token_ms": 60}
+    server = serve({"stages": scripted(thinker=words, voicebox={"step_ms": 20})})
+    workers = workers_of(server.process.pid)
+    speech = {"model": "sori", "voice": "marin", "input": "word " * 200, "response_format": "pcm"}
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(open_client(server.realtime_url)) for _ in range(3)
+        ]
+        http = await stack.enter_async_context(httpx.AsyncClient(timeout=30))
+        request = http.stream("POST", f"{server.url}/v1/audio/speech", json=speech)
+        response = await stack.enter_async_context(request)
+        blocks = response.aiter_bytes()
+        nbytes = len(await anext(blocks))
+        for client in clients:
+            await start_reply(client)
+        server.process.send_signal(signal.SIGTERM)
+        for client in clients:
+            done = (await client.wait_for("response.done", 10)).event["response"]
+            assert done["status"] == "completed"
+            assert done["output"][0]["content"][0]["transcript"] == words["text"]
+            with pytest.raises(Gone, match="1012"):
+                await client.wait_for("never")
+        nbytes += sum([len(block) async for block in blocks])
+        assert nbytes == len(str(speech["input"])) * 50 * 48  # 50 ms a character, 24 kHz
+    assert server.process.wait(10) == 0
+    assert_nothing_left(workers, names)
 
 
 async def test_a_second_sigterm_ends_at_once(serve: Serve) -> None:
