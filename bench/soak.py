@@ -175,7 +175,10 @@ class Soak:
     # -- the report ------------------------------------------------------------------------------
 
     def growth(self) -> dict[str, tuple[Process, Process, float]]:
-        """Each process when new and at the end, and by how many percent its memory has grown."""
+        """Each process when new and at the end, and by how many percent its memory has grown.
+
+        What is kept for the next time, and the heap's fragments, grow for some thousand turns.
+        """
         found = {}
         for name, last in self.looks[-1].processes.items():
             seen = [one.processes[name] for one in self.looks]

@@ -22,10 +22,14 @@ HEADER_NBYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class PoolPort(Plain):
-    """One end of a link's pool, as a worker gets it: its layout and the memory's descriptor."""
+    """One end of a link's pool, as a worker gets it: its layout and the memory's descriptor.
+
+    devices: the producer's GPU and the consumer's, if payloads may stay on them.
+    """
 
     layout: PoolLayout
     fd: int
+    devices: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from pipeline.cascade import OUTPUT_QUEUE, Cascade, Playhead, Stages
 from pipeline.config import STAGE_NAMES, EngineConfig
+from pipeline.cuda_pool import MAX_SLAB_NBYTES, devices_of
 from pipeline.errors import StageFailed, StartFailed
 from pipeline.hearing import HearingPool
-from pipeline.links import Link
+from pipeline.links import SERVER, Link
 from pipeline.listener import Listener
 from pipeline.messages import (
     End,
@@ -153,9 +154,21 @@ class Engine:
                 raise StartFailed(f"stages.{producer}.kind: no stage {kind!r}; there are {known}")
             if nbytes := STAGES[kind].slot_nbytes:
                 name = f"{producer}-{consumer}"
-                links[name] = Link(name, slots, nbytes)
-                log.info("link %s: shared memory, %d slots of %d bytes", name, slots, nbytes)
+                links[name] = self._make_link(name, producer, consumer, slots, nbytes)
         return links
+
+    def _make_link(self, name: str, producer: str, consumer: str, slots: int, nbytes: int) -> Link:
+        stages = self.config.stages
+        devices = None
+        if consumer != SERVER:
+            devices = devices_of(getattr(stages, producer), getattr(stages, consumer))
+        if devices is None:
+            log.info("link %s: shared memory, %d slots of %d bytes", name, slots, nbytes)
+            return Link(name, slots, nbytes)
+        slots = max(1, min(slots, MAX_SLAB_NBYTES // nbytes))
+        where = "cuda:{} to cuda:{}".format(*devices)
+        log.info("link %s: CUDA, %s, %d slots of %d bytes", name, where, slots, nbytes)
+        return Link(name, slots, nbytes, devices)
 
     def _make_workers(self) -> dict[str, Worker]:
         inbound = {

@@ -19,11 +19,14 @@ SERVER = "server"
 class Link:
     """The pool of one link and the holder of each slot that is lent.
 
-    `tell_producer` is called with each lease that has come back.
+    `tell_producer` is called with each lease that has come back. devices: see `PoolPort`.
     """
 
-    def __init__(self, name: str, slots: int, slot_nbytes: int) -> None:
+    def __init__(
+        self, name: str, slots: int, slot_nbytes: int, devices: tuple[int, int] | None = None
+    ) -> None:
         self.name = name
+        self.devices = devices
         self.layout = PoolLayout(slots, slot_nbytes)
         self.memory: SharedMemory = self.layout.create()
         self.tell_producer: Callable[[Lease], None] = lambda lease: None
@@ -33,7 +36,7 @@ class Link:
     @property
     def port(self) -> PoolPort:
         """What a worker needs to map the pool."""
-        return PoolPort(self.layout, self.memory.fd)
+        return PoolPort(self.layout, self.memory.fd, self.devices)
 
     @property
     def lent(self) -> tuple[Lease, ...]:

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from pipeline.memory import PAGE_NBYTES, SharedMemory
 from pipeline.plain import Plain
 from pipeline.stage import Array
+
+EXPORT_NBYTES = 72
+"""Room in front of the slots for what else the producer tells its consumer: see `cuda_pool`."""
 
 INLINE_NBYTES = 4096
 """Payloads up to this size ride in the control message: a slot would cost more than the copy."""
@@ -62,8 +66,8 @@ class PoolLayout(Plain):
 
     @property
     def header_nbytes(self) -> int:
-        """The (epoch, generation) pairs in front of the slots."""
-        return -(-self.slots * 16 // PAGE_NBYTES) * PAGE_NBYTES
+        """The (epoch, generation) pairs in front of the slots, and the export after them."""
+        return -(-(self.slots * 16 + EXPORT_NBYTES) // PAGE_NBYTES) * PAGE_NBYTES
 
     @property
     def nbytes(self) -> int:
@@ -77,6 +81,10 @@ class PoolLayout(Plain):
     def headers(self, memory: SharedMemory) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
         """The header table, uint64 [slots, 2]: epoch and generation."""
         return np.frombuffer(memory.map, np.uint64, self.slots * 2).reshape(self.slots, 2)
+
+    def export(self, memory: SharedMemory) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        """Bytes that the producer writes once in its life."""
+        return np.frombuffer(memory.map, np.uint8, EXPORT_NBYTES, offset=self.slots * 16)
 
 
 class PoolWriter:
@@ -118,20 +126,25 @@ class PoolWriter:
 
     def write(self, request_id: str, array: Array) -> Lease:
         """Copy an array of at most `slot_nbytes` into a free slot. Needs `has_credit`."""
-        if array.nbytes > self.layout.slot_nbytes:
-            raise ValueError(f"{array.nbytes} bytes do not fit a slot of {self.layout.slot_nbytes}")
-        slot = self._free.pop()
-        generation = int(self._headers[slot, 1]) + 1
-        self._headers[slot] = self.epoch, generation
+        slot, generation = self._take(request_id, array.nbytes)
         offset = self.layout.header_nbytes + slot * self.layout.stride
         target: Array = np.frombuffer(
             self._memory.map, array.dtype, array.size, offset=offset
         ).reshape(array.shape)
         np.copyto(target, array)
+        return Lease(slot, generation, self.epoch, array.dtype.str, array.shape)
+
+    def _take(self, request_id: str, nbytes: int) -> tuple[int, int]:
+        """Lend a free slot; returns it and its new generation."""
+        if nbytes > self.layout.slot_nbytes:
+            raise ValueError(f"{nbytes} bytes do not fit a slot of {self.layout.slot_nbytes}")
+        slot = self._free.pop()
+        generation = int(self._headers[slot, 1]) + 1
+        self._headers[slot] = self.epoch, generation
         self._lent[slot] = (self.epoch, generation)
         self._owner[slot] = request_id
         self._held[request_id] = self._held.get(request_id, 0) + 1
-        return Lease(slot, generation, self.epoch, array.dtype.str, array.shape)
+        return slot, generation
 
     def release(self, lease: Lease) -> None:
         """Take a slot back. Raises StaleLease if it is not lent under this lease."""
@@ -160,17 +173,31 @@ class PoolReader:
 
     def view(self, lease: Lease) -> Array:
         """The payload where it lies. Raises StaleLease if the slot has moved on."""
-        if (int(self._headers[lease.slot, 0]), int(self._headers[lease.slot, 1])) != (
-            lease.epoch,
-            lease.generation,
-        ):
-            raise StaleLease(f"slot {lease.slot} has moved on from generation {lease.generation}")
+        if type(lease) is not Lease:
+            raise StaleLease(f"slot {lease.slot} lies on a device that this worker has no way to")
+        self._check(lease)
         offset = self.layout.header_nbytes + lease.slot * self.layout.stride
         array: Array = np.frombuffer(
             self._memory.map, np.dtype(lease.dtype), prod(lease.shape), offset=offset
         ).reshape(lease.shape)
         array.flags.writeable = False
         return array
+
+    def finish(self) -> None:
+        """The step is over: its views are not looked at any more, and may be given back."""
+
+    def _check(self, lease: Lease) -> None:
+        epoch, generation = self._headers[lease.slot]
+        if (int(epoch), int(generation)) != (lease.epoch, lease.generation):
+            raise StaleLease(f"slot {lease.slot} has moved on from generation {lease.generation}")
+
+
+def host_array(array: Any) -> Array:
+    """A payload in the host's memory: as it is, or copied there if it is a tensor on a device."""
+    if isinstance(array, np.ndarray):
+        return array
+    host: Array = array.detach().cpu().numpy()
+    return host
 
 
 def inline(array: Array) -> Inline:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import selectors
 import socket
@@ -18,6 +19,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from pipeline.control import (
     Beat,
@@ -30,12 +33,15 @@ from pipeline.control import (
     LoadFailed,
     Open,
     Permit,
+    PoolPort,
     Ready,
     Release,
     Stepped,
     WorkerSpec,
     pack,
 )
+from pipeline.cuda_pool import CudaPoolReader, CudaPoolWriter
+from pipeline.cuda_runtime import CudaError, CudaRuntime
 from pipeline.memory import SharedMemory
 from pipeline.messages import End, Failed, StageMessage, Start
 from pipeline.pool import (
@@ -46,11 +52,14 @@ from pipeline.pool import (
     PoolWriter,
     StaleLease,
     cut,
+    host_array,
     inline,
     unpack,
 )
 from pipeline.stage import Array, Input, Output, Stage, StageError, StageSettings, Work
 from pipeline.stages import create_stage
+
+log = logging.getLogger(__name__)
 
 RECEIVE_NBYTES = 1 << 18
 
@@ -132,6 +141,7 @@ class Runner:
         self._control = control
         self._reader = reader
         self._writer = writer
+        self._finish_reading = reader.finish if reader is not None else lambda: None
         self._requests: dict[str, _Request] = {}
         self._out: list[Any] = []
         self._wake_in, self._wake_out = socket.socketpair()
@@ -345,6 +355,7 @@ class Runner:
             self.step_began_s = 0.0
         for output in outputs:
             self._emit(output)
+        self._finish_reading()
         more = {work.request_id: work.more for work in batch}
         for request_id, feeds in taken:
             for feed in feeds:
@@ -372,7 +383,9 @@ class Runner:
         slot_nbytes = self._writer.layout.slot_nbytes if self._writer else 0
         arrays: list[Array | None] = [None]
         if output.array is not None:
-            arrays = list(cut(output.array, slot_nbytes))
+            on_device = isinstance(self._writer, CudaPoolWriter)
+            whole = output.array if on_device else host_array(output.array)
+            arrays = list(cut(whole, slot_nbytes))
         for part, array in enumerate(arrays):
             request.outbox.append(_Part(output.message, array, part, len(arrays)))
         if isinstance(output.message, End | Failed):
@@ -386,7 +399,7 @@ class Runner:
             part = request.outbox[0]
             payload: Inline | Lease | None = None
             if part.array is not None:
-                if part.array.nbytes <= INLINE_NBYTES:
+                if part.array.nbytes <= INLINE_NBYTES and isinstance(part.array, np.ndarray):
                     payload = inline(part.array)
                 elif self._writer is None:
                     raise ValueError(f"{self._spec.name} has no pool for {part.array.nbytes} bytes")
@@ -422,12 +435,23 @@ def build_runner(
     outbound: SharedMemory | None,
 ) -> Runner:
     """Join a stage to its links."""
-    reader = PoolReader(spec.inbound.layout, inbound) if spec.inbound and inbound else None
-    writer = (
-        PoolWriter(
-            spec.outbound.layout, outbound, spec.epoch, spec.credits_per_request, spec.borrowed
-        )
-        if spec.outbound and outbound
-        else None
-    )
+    reader = _open_reader(spec.inbound, inbound) if spec.inbound and inbound else None
+    writer = _open_writer(spec, spec.outbound, outbound) if spec.outbound and outbound else None
     return Runner(spec, control, reader, writer)
+
+
+def _open_writer(spec: WorkerSpec, port: PoolPort, memory: SharedMemory) -> PoolWriter:
+    pool = (port.layout, memory, spec.epoch, spec.credits_per_request, spec.borrowed)
+    if port.devices is not None:
+        try:
+            return CudaPoolWriter(*pool, CudaRuntime(), port.devices)
+        except CudaError as error:
+            log.warning("%s: its output goes through the host's memory: %s", spec.name, error)
+    return PoolWriter(*pool)
+
+
+def _open_reader(port: PoolPort, memory: SharedMemory) -> PoolReader:
+    if port.devices is not None:
+        with contextlib.suppress(CudaError):  # then the producer has none either, and says so
+            return CudaPoolReader(port.layout, memory, CudaRuntime(), port.devices[1])
+    return PoolReader(port.layout, memory)

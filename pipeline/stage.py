@@ -41,6 +41,10 @@ class Output:
 
     The array is copied into pool slots (or inline) before `step` is called again. One that is
     larger than a slot is cut along axis 0, so a row of axis 0 must fit in a slot.
+
+    It may be a tensor on a GPU: contiguous, with `nbytes` and `__cuda_array_interface__`. Between
+    two stages on GPUs it stays there and is an object with that interface at the other end,
+    otherwise a NumPy array; `torch.as_tensor(array, device=…)` takes both.
     """
 
     request_id: str
