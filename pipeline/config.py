@@ -41,6 +41,17 @@ class StagesConfig(BaseModel):
     voicebox: StageConfig = StageConfig(kind="hibari_voicebox")
 
 
+class WatermarkConfig(BaseModel):
+    """The mark in all generated audio. key: empty for one that is made once and kept in `home`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool = True
+    backend: Literal["sori"] = "sori"
+    key: str = ""
+    payload: int = Field(0, ge=0, le=0xFFFF)
+
+
 class EngineConfig(BaseModel):
     """Keys of the configuration that the engine reads. Times in the unit of their suffix."""
 
@@ -48,6 +59,7 @@ class EngineConfig(BaseModel):
 
     home: Path = Field(default_factory=default_home)
     stages: StagesConfig = StagesConfig()
+    watermark: WatermarkConfig = WatermarkConfig()
     cascade: Literal["streamed", "sequential"] = "streamed"
     max_requests: int = Field(256, ge=1)
     credits_per_request: int = Field(2, ge=1, description="slots one request may hold on a link")

@@ -16,6 +16,7 @@ from pipeline.config import StageConfig
 from pipeline.messages import StageMessage, Start
 from pipeline.plain import Plain
 from pipeline.pool import Lease, Payload, PoolLayout
+from pipeline.watermarking import Mark
 
 HEADER_NBYTES = 4
 
@@ -47,6 +48,7 @@ class WorkerSpec(Plain):
     inbound: PoolPort | None
     outbound: PoolPort | None
     borrowed: tuple[Lease, ...] = ()
+    mark: Mark | None = None
 
 
 # -- server → worker -----------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from pipeline.precedence import Precedence
 from pipeline.semaphore import SynthesisSemaphore
 from pipeline.stages import STAGES
 from pipeline.suspects import Suspects
+from pipeline.watermarking import mark_of
 from pipeline.worker import Worker, WorkerState
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,7 @@ class Engine:
         self._requests: dict[str, tuple[Reply, asyncio.Task[None]]] = {}
         self._listeners: dict[str, Listener] = {}
         self._suspects = Suspects()
+        self.mark = mark_of(config)
         self._links = self._make_links()
         self.workers = self._make_workers()
         # Plans that take an utterance: the worker, and the way of the audio to it.
@@ -190,6 +192,7 @@ class Engine:
                 self._links.get(inbound.get(name, "")),
                 self._links.get(outbound.get(name, "")),
                 gated=name == "voicebox",
+                mark=self.mark if name == "voicebox" else None,
             )
             for name in STAGE_NAMES
         }
@@ -201,6 +204,8 @@ class Engine:
 
         stages: those that are needed; requests that run through others fail.
         """
+        if "voicebox" in stages:
+            log.info("watermark: %s", self.mark or "OFF: what is said is not marked")
         for name in stages:
             self._own(self.workers[name].supervise(), f"supervise-{name}")
         try:

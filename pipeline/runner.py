@@ -58,6 +58,7 @@ from pipeline.pool import (
 )
 from pipeline.stage import Array, Input, Output, Stage, StageError, StageSettings, Work
 from pipeline.stages import create_stage
+from pipeline.watermarking import marked
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +183,8 @@ class Runner:
                 config.kind,
                 StageSettings(config.threads, config.device, self._spec.home, config.options),
             )
+            if self._spec.mark is not None:
+                stage = marked(stage, self._spec.mark)
             stage.wake = self._wake
             stage.load()
         except Exception as error:  # noqa: BLE001 - process boundary: the server says what failed

@@ -37,6 +37,7 @@ from pipeline.messages import Start
 from pipeline.pool import Lease
 from pipeline.port import OUTPUT_WINDOW, Port
 from pipeline.runner import ControlSocket, build_runner
+from pipeline.watermarking import Mark
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Worker:
         outbound: Link | None,
         *,
         gated: bool = False,
+        mark: Mark | None = None,
     ) -> None:
         self.name = name
         self.stage = stage
@@ -80,6 +82,7 @@ class Worker:
         self.steps = 0
         self.config = config
         self._gated = gated
+        self._mark = mark
         self._ports: dict[str, Port] = {}
         self._incarnation: _Incarnation | None = None
         self._up = asyncio.Event()
@@ -177,6 +180,7 @@ class Worker:
             inbound=self.inbound.port if self.inbound else None,
             outbound=self.outbound.port if self.outbound else None,
             borrowed=self.outbound.lent if self.outbound else (),
+            mark=self._mark,
         )
 
     def _credits(self) -> int:

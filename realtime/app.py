@@ -15,7 +15,16 @@ from pipeline.engine import Engine
 from realtime import warmup, ws
 from realtime.config import Config
 from realtime.page import OriginGuard, Page
-from realtime.rest import chat, client_secrets, document, health, models, speech, transcriptions
+from realtime.rest import (
+    chat,
+    client_secrets,
+    document,
+    health,
+    models,
+    speech,
+    transcriptions,
+    watermark,
+)
 from realtime.rest.errors import install_error_handlers
 from realtime.rest.request_id import RequestId
 from realtime.service import Service
@@ -48,6 +57,7 @@ def create_app(config: Config, engine: Engine | None = None) -> FastAPI:
     app.include_router(chat.router)
     app.include_router(speech.router)
     app.include_router(transcriptions.router)
+    app.include_router(watermark.router)
     app.include_router(document.router)
     app.include_router(client_secrets.router)
     app.include_router(ws.router)

@@ -26,6 +26,7 @@ BENCHES = (
     "noises",
     "barge_in",
     "overhead",
+    "watermark",
     "handoff",
     "soak",
     "roundtrip",
@@ -92,6 +93,18 @@ def build_parser() -> argparse.ArgumentParser:
     transcribe.add_argument("--language", help="ISO 639-1 code, if known")
     transcribe.set_defaults(run=_transcribe)
 
+    mark = commands.add_parser("watermark", help="read a recording's mark, or put one in")
+    actions = mark.add_subparsers(dest="action", required=True, metavar="ACTION")
+    detect = actions.add_parser("detect", parents=[config], help="exit code 0 if it is marked")
+    detect.add_argument("file", type=Path)
+    detect.add_argument("--threshold", type=float, default=1e-6, metavar="P")
+    detect.set_defaults(run=_detect)
+    embed = actions.add_parser("embed", parents=[config], help="into a 24 kHz WAV file")
+    embed.add_argument("file", type=Path)
+    embed.add_argument("output", type=Path)
+    embed.add_argument("--payload", type=int, help="0 to 65535, instead of the configuration's")
+    embed.set_defaults(run=_embed)
+
     bench = commands.add_parser("bench", help="measure", add_help=False)
     bench.add_argument("bench", choices=BENCHES)
     bench.add_argument("rest", nargs=argparse.REMAINDER)
@@ -104,10 +117,11 @@ def _expected_errors() -> list[type[Exception]]:
     from pipeline.errors import EngineError
     from pipeline.models.store import ModelError
     from realtime.config import ConfigError
+    from realtime.marking import MarkingError
     from realtime.oneshot import OneShotError
     from realtime.serving import BindError
 
-    return [ConfigError, ModelError, EngineError, OneShotError, BindError]
+    return [ConfigError, ModelError, EngineError, OneShotError, MarkingError, BindError]
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -204,6 +218,30 @@ def _transcribe(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config)
     _fetch_missing(config, oneshot.HEARING)
     print(oneshot.transcribe(config, arguments.file, language=arguments.language))
+    return 0
+
+
+def _detect(arguments: argparse.Namespace) -> int:
+    from realtime import marking
+    from realtime.config import load_config
+
+    found = marking.detect(load_config(arguments.config), arguments.file, arguments.threshold)
+    if not found.detected:
+        print(f"no mark of this key (p = {found.p_value:.2g})")
+        return EXIT_FAILED
+    for one in found.ranges:
+        where = f"{one.start_s:8.1f} to {one.end_s:8.1f} s"
+        print(f"{where}: payload {one.payload} (p = {one.p_value:.2g})")
+    return 0
+
+
+def _embed(arguments: argparse.Namespace) -> int:
+    from realtime import marking
+    from realtime.config import load_config
+
+    marking.embed(
+        load_config(arguments.config), arguments.file, arguments.output, arguments.payload
+    )
     return 0
 
 

@@ -30,6 +30,9 @@ class StageKind:
     model: str = ""
 
 
+SECOND_NBYTES = (24_000 + 480) * 2
+"""A second of 24 kHz int16, and what the watermark may have held back of the one before."""
+
 STAGES: dict[str, StageKind] = {
     "silero": StageKind("pipeline.stages.silero:Silero", model="silero-vad"),
     "smart_turn": StageKind("pipeline.stages.smart_turn:SmartTurn", model="smart-turn"),
@@ -39,9 +42,8 @@ STAGES: dict[str, StageKind] = {
     "hibari_talker": StageKind(
         "pipeline.stages.hibari_talker:HibariTalker", slot_nbytes=80 * 3006 * 4
     ),
-    # A second of 24 kHz int16.
     "hibari_voicebox": StageKind(
-        "pipeline.stages.hibari_voicebox:HibariVoiceBox", slot_nbytes=24_000 * 2
+        "pipeline.stages.hibari_voicebox:HibariVoiceBox", slot_nbytes=SECOND_NBYTES
     ),
     "scripted_ears": StageKind("pipeline.stages.scripted:ScriptedEars"),
     "scripted_turn_detector": StageKind("pipeline.stages.scripted:ScriptedTurnDetector"),
@@ -49,7 +51,7 @@ STAGES: dict[str, StageKind] = {
     "scripted_thinker": StageKind("pipeline.stages.scripted:ScriptedThinker"),
     "scripted_talker": StageKind("pipeline.stages.scripted:ScriptedTalker", slot_nbytes=64 * 1024),
     "scripted_voicebox": StageKind(
-        "pipeline.stages.scripted:ScriptedVoiceBox", slot_nbytes=24_000 * 2
+        "pipeline.stages.scripted:ScriptedVoiceBox", slot_nbytes=SECOND_NBYTES
     ),
 }
 

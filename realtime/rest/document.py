@@ -50,6 +50,7 @@ MODEL: Json = {
         "created": {"type": "integer"},
         "owned_by": {"type": "string"},
         "capabilities": {"type": "object"},
+        "watermark": {"type": ["object", "null"]},
     },
 }
 
@@ -71,6 +72,30 @@ FORM: Json = {
         "chunking_strategy": {"type": "string"},
     },
     "additionalProperties": False,
+}
+
+MARKED_FORM: Json = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "threshold": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    },
+    "additionalProperties": False,
+}
+
+MARKED: Json = {
+    "type": "object",
+    "required": ["object", "detected", "p_value", "payload", "speed", "duration", "ranges"],
+    "properties": {
+        "object": {"const": "audio.watermark"},
+        "detected": {"type": "boolean"},
+        "p_value": {"type": "number", "minimum": 0, "maximum": 1},
+        "payload": {"type": ["integer", "null"]},
+        "speed": {"type": ["number", "null"]},
+        "duration": {"type": "number"},
+        "ranges": {"type": "array", "items": {"type": "object"}},
+    },
 }
 
 EVENTS = "text/event-stream"
@@ -130,6 +155,13 @@ def openapi_document() -> Json:
             },
             "/v1/audio/transcriptions": {
                 "post": _operation("What is said", objects | texts | {EVENTS: {}}, form)
+            },
+            "/v1/audio/watermark": {
+                "post": _operation(
+                    "Whether a recording carries this server's mark",
+                    {"application/json": MARKED},
+                    {"multipart/form-data": MARKED_FORM},
+                )
             },
         },
         "components": {

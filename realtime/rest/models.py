@@ -41,13 +41,15 @@ CAPABILITIES = {
 """An extension of the model object."""
 
 
-def _model(name: str) -> dict[str, Any]:
+def _model(name: str, service: Service) -> dict[str, Any]:
+    mark = service.engine.mark
     return {
         "id": name,
         "object": "model",
         "created": _BOOTED_S,
         "owned_by": "sori",
         "capabilities": CAPABILITIES,
+        "watermark": {"backend": mark.backend, "payload": mark.payload} if mark else None,
     }
 
 
@@ -65,13 +67,13 @@ def known_model(config: Config, name: str) -> None:
 @router.get("/models")
 async def list_models(request: Request) -> dict[str, Any]:
     """The one model; aliases are patterns and are not listed."""
-    config: Config = request.app.state.service.config
-    return {"object": "list", "data": [_model(config.model)]}
+    service: Service = request.app.state.service
+    return {"object": "list", "data": [_model(service.config.model, service)]}
 
 
 @router.get("/models/{name:path}")
 async def retrieve_model(request: Request, name: str) -> dict[str, Any]:
     """The model itself or an alias of it, under the name that was asked for."""
-    config: Config = request.app.state.service.config
-    known_model(config, name)
-    return _model(name)
+    service: Service = request.app.state.service
+    known_model(service.config, name)
+    return _model(name, service)

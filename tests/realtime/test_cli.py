@@ -120,3 +120,39 @@ def test_say_refuses_an_empty_text_and_a_missing_folder(
     empty, folder = capsys.readouterr().err.splitlines()
     assert "empty" in empty
     assert "none: no such folder" in folder
+
+
+def test_a_mark_is_put_into_a_file_and_read_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    speech = Path(__file__).parents[1] / "fixtures" / "speech" / "librivox_0880.wav"
+    config = tmp_path / "sori.yaml"
+    config.write_text("watermark: {key: of this test}", encoding="utf-8")
+    keyed = ["--config", str(config)]
+    marked = tmp_path / "marked.wav"
+    embed = ["watermark", "embed", str(speech), str(marked), "--payload", "515", *keyed]
+    assert main(embed) == 0
+    assert main(["watermark", "detect", str(marked), *keyed]) == 0
+    assert "payload 515" in capsys.readouterr().out
+    assert main(["watermark", "detect", str(speech), *keyed]) != 0
+    assert "no mark" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["detect", "/nowhere.wav"], "/nowhere.wav"),
+        (["detect", "x.wav", "--threshold", "2"], "--threshold"),
+        (["embed", __file__, "x.wav", "--payload", "70000"], "16 bits"),
+        (["embed", __file__, __file__], "recording itself"),
+    ],
+)
+def test_what_cannot_be_marked_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    config = tmp_path / "sori.yaml"
+    config.write_text("watermark: {key: of this test}", encoding="utf-8")
+    assert main(["watermark", *arguments, "--config", str(config)]) != 0
+    told = capsys.readouterr().err
+    assert words in told
+    assert "Traceback" not in told

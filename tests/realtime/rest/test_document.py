@@ -55,6 +55,7 @@ def test_the_document_is_served_and_names_all_routes(url: str) -> None:
         "/v1/chat/completions",
         "/v1/audio/speech",
         "/v1/audio/transcriptions",
+        "/v1/audio/watermark",
     }
     fields = served["components"]["schemas"]["SpeechRequest"]["properties"]
     assert {"input", "voice", "speed", "latency_first"} <= set(fields)

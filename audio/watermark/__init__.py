@@ -1,0 +1,1 @@
+"""A keyed mark in generated speech that can be read back: docs/watermark.md."""
