@@ -41,8 +41,8 @@ from realtime.config import load_config
 KEY, WRONG_KEY = b"the key of this benchmark", b"another key"
 THRESHOLD = 1e-6
 DURATIONS_S = (2, 3, 5, 10, 20)
-SENTENCES_EACH = (1, 1, 2, 2, 3, 4, 5, 7, 9, 9)
-"""How many sentences an utterance has, so that they last 2 to 25 s."""
+SENTENCES_EACH = (2, 2, 2, 2, 3, 3, 4, 5, 7, 9, 9)
+"""How many sentences an utterance has, so that they last 2 to 20 s and a little more."""
 
 CHUNK = RATE_HZ // 5
 SEGMENT = RATE_HZ * 30 // 1000
@@ -86,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The options of `sori bench watermark`."""
     parser = argparse.ArgumentParser(prog="sori bench watermark", description=__doc__)
     parser.add_argument("--config", type=Path, help="the server's configuration")
-    parser.add_argument("--utterances", type=int, default=10, help="of each voice, at most 10")
+    parser.add_argument("--utterances", type=int, default=11, help="of each voice, at most 11")
     parser.add_argument("--minutes", type=float, default=30.0, help="of unmarked sound")
     return parser
 

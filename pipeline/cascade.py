@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -113,7 +115,7 @@ class Cascade:
         self._stages = stages
         self._playhead = playhead
         self.outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
-        self._conditions: asyncio.Queue[Condition | End] = asyncio.Queue(CONDITION_QUEUE)
+        self._conditions: asyncio.Queue[Emit] = asyncio.Queue(CONDITION_QUEUE)
         self._marked: set[str] = set()
         self._end = End()
         self._synthesis_due = asyncio.Event()
@@ -133,6 +135,9 @@ class Cascade:
                 last = as_failed(group)
             else:
                 last = self._end
+            finally:
+                while not self._conditions.empty():
+                    self._give_back(self._stages.thinker, self._conditions.get_nowait())
         await self.outputs.put(last)
         return last
 
@@ -163,34 +168,36 @@ class Cascade:
         """Thinker → text to the outputs, conditions to the Talker."""
         await self._mark("thinker_start")
         while True:
-            message = (await thinker.receive()).message
-            match message:
+            emitted = await thinker.receive()
+            match message := emitted.message:
                 case TextDelta():
                     await self._mark("first_text")
                     await self.outputs.put(message)
                 case ToolCallDelta():
                     await self.outputs.put(message)
                 case Condition() if self._start.plan is not Plan.TEXT:
-                    await self._conditions.put(message)
+                    await self._conditions.put(emitted)
                 case End():
                     self._end = message
                     await self._mark("thinker_end")
-                    await self._conditions.put(message)
+                    await self._conditions.put(emitted)
                     return
 
     async def _give_text(self) -> None:
         """The given text stands in for the Thinker."""
         text = self._start.items[-1].text if self._start.items else ""
         await self.outputs.put(TextDelta(text))
-        await self._conditions.put(Condition(text=text))
-        await self._conditions.put(End())
+        for message in (Condition(text=text), End()):
+            await self._conditions.put(Emit(self._start.request_id, message))
 
     async def _converse(self, talker: Port) -> None:
-        """Conditions → Talker."""
-        async for condition in self._in_turn(self._conditions.get):
-            if self._start.background:
-                await self._stages.precedence.give_way()
-            await talker.feed(condition)
+        """Conditions → Talker: leases pass through, nothing is copied."""
+        conditions = self._in_turn(self._conditions.get, self._stages.thinker)
+        async with aclosing(conditions):
+            async for one in conditions:
+                if self._start.background:
+                    await self._stages.precedence.give_way()
+                await talker.feed(one.message, one.payload, one.part, one.parts)
 
     async def _hand_over(self, talker: Port, voicebox: Port) -> None:
         """Talker → VoiceBox: leases pass through, nothing is copied."""
@@ -201,11 +208,13 @@ class Cascade:
                 await self._mark("first_frames")
             return emitted
 
-        async for emitted in self._in_turn(receive):
-            # Before as well: a permit that is free goes into the same frame as what it is for.
-            self._synthesis_due.set()
-            await voicebox.feed(emitted.message, emitted.payload, emitted.part, emitted.parts)
-            self._synthesis_due.set()
+        frames = self._in_turn(receive, self._stages.talker)
+        async with aclosing(frames):
+            async for emitted in frames:
+                # Before as well: a permit that is free goes into the frame of what it is for.
+                self._synthesis_due.set()
+                await voicebox.feed(emitted.message, emitted.payload, emitted.part, emitted.parts)
+                self._synthesis_due.set()
 
     async def _synthesise(self, voicebox: Port) -> None:
         """Step the VoiceBox whenever it has work, more audio is wanted, and its turn has come."""
@@ -256,28 +265,39 @@ class Cascade:
             assert isinstance(message, Alignment | End)
             return message
 
-        async for message in self._in_turn(receive):
-            if isinstance(message, End):
-                self._audio_over = True
-                self._synthesis_due.set()
-                await self._mark("audio_end")
-            else:
-                await self.outputs.put(message)
+        messages = self._in_turn(receive, self._stages.voicebox)
+        async with aclosing(messages):
+            async for message in messages:
+                if isinstance(message, End):
+                    self._audio_over = True
+                    self._synthesis_due.set()
+                    await self._mark("audio_end")
+                else:
+                    await self.outputs.put(message)
 
     # --------------------------------------------------------------------------------------------
 
-    async def _in_turn(self, receive: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+    async def _in_turn(
+        self, receive: Callable[[], Awaitable[T]], producer: Worker
+    ) -> AsyncGenerator[T]:
         """What `receive` gives, up to and with End; stage after stage, only once End is there."""
-        held: list[T] = []
+        held: deque[T] = deque()
         ended = False
-        while not ended:
-            item = await receive()
-            ended = isinstance(item.message if isinstance(item, Emit) else item, End)
-            held.append(item)
-            if ended or not self._stages.sequential:
-                for item in held:
-                    yield item
-                held.clear()
+        try:
+            while not ended:
+                item = await receive()
+                ended = isinstance(item.message if isinstance(item, Emit) else item, End)
+                held.append(item)
+                while held and (ended or not self._stages.sequential):
+                    yield held.popleft()
+        finally:
+            for item in held:
+                self._give_back(producer, item)
+
+    def _give_back(self, producer: Worker, item: object) -> None:
+        """Nobody wants what this one made any more."""
+        if isinstance(item, Emit) and producer.outbound is not None:
+            producer.outbound.release(item.payload)
 
     async def _mark(self, name: str) -> None:
         if name not in self._marked:

@@ -163,11 +163,15 @@ class ToolCallDelta(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Condition(Plain):
-    """What the Talker speaks from: the text itself, or rows of a model's space in the payload."""
+    """What the Talker speaks from: the text itself, or rows of a model's space in the payload.
+
+    text: what is to be heard of it. meta: what the Talker of the same model family needs beside.
+    """
 
     kind: Literal["text", "rows"] = "text"
     text: str = ""
     token_span: tuple[int, int] = (0, 0)
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

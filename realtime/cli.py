@@ -74,8 +74,15 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--workers", type=int, default=1, help=argparse.SUPPRESS)
     serve.set_defaults(run=_serve)
 
-    models = commands.add_parser("models", parents=[config], help="the embedded models")
-    models.add_argument("action", choices=("fetch", "list", "verify"))
+    models = commands.add_parser("models", parents=[config], help="the embedded models, and others")
+    models.add_argument("action", choices=("fetch", "list", "verify", "tiny"))
+    models.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="fetch: ids of the Hugging Face hub instead of the embedded models; "
+        "tiny: a family (qwen3-omni) and the folder for a random checkpoint of it",
+    )
     models.set_defaults(run=_models)
 
     voices = commands.add_parser("voices", help="list the voices")
@@ -158,10 +165,18 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    from pipeline.models import store
+    from pipeline.models import hub, store
     from realtime.config import load_config
 
+    if arguments.action == "tiny":
+        return _tiny(arguments.names)
     home = load_config(arguments.config).home
+    if arguments.names and arguments.action == "fetch":
+        for name in arguments.names:
+            print(hub.fetch_from_hub(home, name))
+        return 0
+    if arguments.names:
+        raise store.ModelError(f"sori models {arguments.action} takes no names")
     if arguments.action == "fetch":
         store.fetch(home)
     rows = store.verify(home) if arguments.action == "verify" else store.list_models(home)
@@ -171,6 +186,20 @@ def _models(arguments: argparse.Namespace) -> int:
         )
     print(f"in {home / 'models'}")
     return EXIT_FAILED if arguments.action != "list" and not all(r.ok for r in rows) else 0
+
+
+def _tiny(names: Sequence[str]) -> int:
+    from pipeline.models import store
+    from pipeline.models.tiny_qwen3_omni import make_tiny_qwen3_omni
+
+    if len(names) != 2 or names[0] != "qwen3-omni":
+        raise store.ModelError("say: sori models tiny qwen3-omni FOLDER")
+    try:
+        make_tiny_qwen3_omni(Path(names[1]))
+    except ImportError as error:
+        raise store.ModelError(f"{error}; pip install 'sori[omni]'") from error
+    print(f"a random qwen3-omni of 400,000 weights is in {names[1]}")
+    return 0
 
 
 def _voices(arguments: argparse.Namespace) -> int:

@@ -45,6 +45,16 @@ STAGES: dict[str, StageKind] = {
     "hibari_voicebox": StageKind(
         "pipeline.stages.hibari_voicebox:HibariVoiceBox", slot_nbytes=SECOND_NBYTES
     ),
+    # Prompts are long, and go in parts; a row is 8 KiB or so.
+    "qwen3_omni_thinker": StageKind(
+        "pipeline.stages.qwen3_omni_thinker:Qwen3OmniThinker", slot_nbytes=1 << 20
+    ),
+    "qwen3_omni_talker": StageKind(
+        "pipeline.stages.qwen3_omni_talker:Qwen3OmniTalker", slot_nbytes=1 << 16
+    ),
+    "qwen3_omni_voicebox": StageKind(
+        "pipeline.stages.qwen3_omni_voicebox:Qwen3OmniVoiceBox", slot_nbytes=SECOND_NBYTES
+    ),
     "scripted_ears": StageKind("pipeline.stages.scripted:ScriptedEars"),
     "scripted_turn_detector": StageKind("pipeline.stages.scripted:ScriptedTurnDetector"),
     "scripted_transcriber": StageKind("pipeline.stages.scripted:ScriptedTranscriber"),

@@ -156,3 +156,31 @@ def test_what_cannot_be_marked_is_said_in_one_line(
     told = capsys.readouterr().err
     assert words in told
     assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["tiny"], "sori models tiny qwen3-omni FOLDER"),
+        (["tiny", "gpt-9", "folder"], "sori models tiny qwen3-omni FOLDER"),
+        (["list", "something"], "takes no names"),
+        (["fetch", "not a name"], "not a name: cannot be fetched"),
+    ],
+)
+def test_models_that_cannot_be_had_are_said_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert main(["models", *arguments]) != 0
+    told = capsys.readouterr().err
+    assert words in told
+    assert "Traceback" not in told
+
+
+def test_a_tiny_checkpoint_is_made_where_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", "tiny", "qwen3-omni", str(tmp_path / "tiny")]) == 0
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
+        path.name for path in (tmp_path / "tiny").iterdir()
+    }
+    assert "random" in capsys.readouterr().out

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 import configs
+from pipeline.config import STAGE_NAMES
+from pipeline.stages import STAGES
 from realtime.config import Config, ConfigError, load_config
 
 
@@ -144,3 +146,12 @@ def test_a_model_is_known_by_its_name_or_an_alias() -> None:
     assert config.knows_model("sori")
     assert config.knows_model("gpt-realtime-mini")
     assert not config.knows_model("llama-9")
+
+
+@pytest.mark.parametrize("name", ["qwen3-omni", "qwen3-omni-1gpu"])
+def test_configurations_of_other_models_are_whole(name: str) -> None:
+    config = load_config(Path(__file__).parents[2] / "configs" / f"{name}.yaml")
+    kinds = [getattr(config.stages, stage).kind for stage in STAGE_NAMES]
+    assert kinds[3:] == ["qwen3_omni_thinker", "qwen3_omni_talker", "qwen3_omni_voicebox"]
+    assert set(kinds) <= set(STAGES)
+    assert config.stages.voicebox.device.startswith("cuda:")

@@ -1,0 +1,78 @@
+"""Prompts of Qwen's omni models: ChatML, in token ids; and text out of tokens, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.messages import PromptItem
+from pipeline.stages.omni_checkpoint import CheckpointError
+
+UNFINISHED = "\ufffd"
+
+
+class OmniTokenizer:
+    """The tokenizer of a checkpoint. Raises CheckpointError if the folder has none."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tokenizer = _load(folder)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text; what looks like a special token in it is one."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without special tokens."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    def prompt(self, items: Iterable[PromptItem]) -> list[int]:
+        """A conversation in ChatML, up to the header of the reply.
+
+        What users say is cut before anything that looks like a header, so that nobody can put words
+        into another role's mouth.
+        """
+        ids: list[int] = []
+        for item in items:
+            role = "user" if item.role == "tool" else item.role
+            text = item.text.replace("<|im_", "<| im_")
+            ids += self.encode(f"<|im_start|>{role}\n{text}<|im_end|>\n")
+        return ids + self.encode("<|im_start|>assistant\n")
+
+
+class TextStream:
+    """Tokens in, text out; bytes of a character that is not complete wait."""
+
+    def __init__(self, tokenizer: OmniTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._ids: list[int] = []
+        self._told = ""
+
+    def push(self, token: int) -> str:
+        """What this token completes."""
+        self._ids.append(token)
+        text = self._tokenizer.decode(self._ids)
+        if text.endswith(UNFINISHED):
+            return ""
+        new, self._told = text[len(self._told) :], text
+        if len(self._ids) > 64:  # so that a long reply does not cost more and more
+            self._ids, self._told = [], ""
+        return new
+
+    def flush(self) -> str:
+        """What is left, complete or not."""
+        return self._tokenizer.decode(self._ids)[len(self._told) :]
+
+
+def _load(folder: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if (folder / "vocab.json").is_file():
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    raise CheckpointError(f"{folder}: no tokenizer here (tokenizer.json or vocab.json)")

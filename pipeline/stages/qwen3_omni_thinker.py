@@ -1,0 +1,204 @@
+"""The Thinker of Qwen3-Omni: a conversation in, text and what the Talker speaks from out.
+
+The Talker gets rows as soon as they exist: the prompt's when the first token of the reply has been
+picked, then the embedding of each token once the next one is there. The last token, which ends the
+reply or is cut off, is never embedded: so it is in the model's own `generate()`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from pipeline.messages import Condition, End, Plan, Start, TextDelta, Usage
+from pipeline.stage import Batch, Output, Stage, StageError, StageSettings, Work
+from pipeline.stages.omni_checkpoint import (
+    checkpoint_folder,
+    dtype_of,
+    load_model,
+    require_family,
+    usable_device,
+)
+from pipeline.stages.omni_sampling import Picking, pick
+from pipeline.stages.omni_text import OmniTokenizer, TextStream
+
+HEADER_TOKENS = 3
+"""`<|im_start|>`, the role, a line feed."""
+
+DEFAULT_TEMPERATURE = 0.7
+DEFAULT_TOP_P = 0.8
+MAX_TOKENS = 2048
+
+
+@dataclass(slots=True)
+class _Reply:
+    start: Start
+    ids: list[int]
+    picking: Picking
+    generator: torch.Generator
+    text: TextStream
+    limit: int
+    cache: Any = None
+    prompt: list[Output] = field(default_factory=list)  # held back until there is a token to speak
+    token: int | None = None  # picked, not yet embedded
+    made: int = 0
+    said: str = ""
+
+
+class Qwen3OmniThinker(Stage):
+    """options: model (the checkpoint's folder), dtype, temperature and top_p of a request that
+    names none."""
+
+    def __init__(self, settings: StageSettings) -> None:
+        self._settings = settings
+        self._replies: dict[str, _Reply] = {}
+
+    def load(self) -> None:
+        """Load the Thinker out of the checkpoint, and run a prompt and a token."""
+        from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeThinkerForConditionalGeneration
+
+        options = self._settings.options
+        folder = checkpoint_folder(options)
+        require_family(folder, "qwen3_omni_moe")
+        torch.set_num_threads(self._settings.threads)
+        self._device = usable_device(self._settings.device)
+        self._dtype = dtype_of(options, self._device)
+        self._temperature = float(options.get("temperature", DEFAULT_TEMPERATURE))
+        self._top_p = float(options.get("top_p", DEFAULT_TOP_P))
+        config: Any = Qwen3OmniMoeConfig.from_pretrained(folder)
+        self._config = config
+        self._accepted = config.talker_config.accept_hidden_layer
+        self._tokenizer = OmniTokenizer(folder)
+        self._model = load_model(
+            Qwen3OmniMoeThinkerForConditionalGeneration,
+            config.thinker_config,
+            folder,
+            "thinker.",
+            self._device,
+            self._dtype,
+        )
+        with torch.inference_mode():
+            out = self._forward([config.im_start_token_id] * 4, 0, None)
+            self._forward([config.im_end_token_id], 4, out.cache)
+
+    def open(self, start: Start) -> None:
+        """Make the prompt."""
+        if start.tools and start.tool_choice != "none":
+            raise StageError(
+                start.request_id, "unsupported_value", "this Thinker does not call functions yet"
+            )
+        sampling = start.sampling
+        self._replies[start.request_id] = _Reply(
+            start,
+            self._tokenizer.prompt(start.items),
+            Picking(
+                self._temperature if sampling.temperature is None else sampling.temperature,
+                top_p=self._top_p if sampling.top_p is None else sampling.top_p,
+            ),
+            torch.Generator().manual_seed(
+                sampling.seed if sampling.seed is not None else start.seed
+            ),
+            TextStream(self._tokenizer),
+            MAX_TOKENS if sampling.max_tokens is None else sampling.max_tokens,
+        )
+
+    def close(self, request_id: str) -> None:
+        """Drop a reply."""
+        self._replies.pop(request_id, None)
+
+    @torch.inference_mode()
+    def step(self, batch: Batch) -> list[Output]:
+        """The prompt, or one token, of each reply."""
+        return [output for work in batch for output in self._advance(work)]
+
+    def _advance(self, work: Work) -> list[Output]:
+        reply = self._replies[work.request_id]
+        if reply.token is None:
+            out = self._forward(reply.ids, 0, None)
+            reply.prompt = self._prompt_rows(reply, out)
+            outputs: list[Output] = []
+        else:
+            outputs = self._speak_from(reply)
+            position = len(reply.ids) + reply.made - 1
+            out = self._forward([reply.token], position, reply.cache)
+        reply.cache = out.cache
+        reply.token = pick(out.logits[0, -1], reply.picking, reply.generator)
+        reply.made += 1
+        return outputs + self._tell(reply, work)
+
+    def _tell(self, reply: _Reply, work: Work) -> list[Output]:
+        request_id, token = reply.start.request_id, reply.token
+        assert token is not None
+        usage = Usage(len(reply.ids), reply.made)
+        if token == self._config.im_end_token_id:
+            rest = self._text(reply, reply.text.flush())
+            return [*rest, Output(request_id, End("stop", usage))]
+        outputs = self._text(reply, reply.text.push(token), token)
+        if stopped := self._stop(reply):
+            return [*outputs, Output(request_id, stopped)]
+        if reply.made >= reply.limit:
+            outputs += self._text(reply, reply.text.flush())
+            return [*outputs, Output(request_id, End("length", usage))]
+        work.more = True
+        return outputs
+
+    def _text(self, reply: _Reply, text: str, *tokens: int) -> list[Output]:
+        reply.said += text
+        if not text and not tokens:
+            return []
+        return [Output(reply.start.request_id, TextDelta(text, token_ids=tokens))]
+
+    def _stop(self, reply: _Reply) -> End | None:
+        stops = reply.start.sampling.stop
+        if stops and any(stop in reply.said for stop in stops):
+            return End("stop", Usage(len(reply.ids), reply.made))
+        return None
+
+    # -- what the Talker needs -------------------------------------------------------------------
+
+    def _prompt_rows(self, reply: _Reply, out: Any) -> list[Output]:
+        """Three special tokens, the reply's header, and all user turns, as one payload."""
+        if reply.start.plan is Plan.TEXT:
+            return []
+        config, ids = self._config, reply.ids
+        special = torch.tensor(
+            [config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id],
+            device=self._device,
+        )
+        embedded = out.hidden_states[0][0]
+        rows = [self._model.get_input_embeddings()(special), embedded[-HEADER_TOKENS:]]
+        starts = [at for at, token in enumerate(ids) if token == config.im_start_token_id]
+        ends = [*starts[1:], len(ids)]
+        for begin, end in zip(starts, ends, strict=True):
+            if ids[begin + 1] == config.user_token_id:
+                rows.append(embedded[begin:end])
+        meta = {"rows": "prompt"}
+        return [self._rows(reply, torch.cat(rows), Condition("rows", meta=meta))]
+
+    def _speak_from(self, reply: _Reply) -> list[Output]:
+        """The row of the token that was picked last, and before the first the prompt's."""
+        if reply.start.plan is Plan.TEXT:
+            return []
+        token = torch.tensor([reply.token], device=self._device)
+        row = self._model.get_input_embeddings()(token)
+        outputs, reply.prompt = reply.prompt, []
+        return [*outputs, self._rows(reply, row, Condition("rows", text=reply.said))]
+
+    def _rows(self, reply: _Reply, rows: torch.Tensor, condition: Condition) -> Output:
+        array = np.ascontiguousarray(rows.float().cpu().numpy())
+        return Output(reply.start.request_id, condition, array)
+
+    def _forward(self, ids: list[int], position: int, cache: Any) -> Any:
+        """One pass. Positions are told, so that the model keeps nothing of a request."""
+        tokens = torch.tensor([ids], device=self._device)
+        positions = torch.arange(position, position + len(ids), device=self._device)
+        return self._model(
+            input_ids=tokens,
+            position_ids=positions.expand(3, 1, -1),
+            cache=cache,
+            use_cache=True,
+            output_hidden_states=True,
+        )

@@ -1,0 +1,129 @@
+"""An omni model through the whole server: what comes out is what its own `generate()` makes."""
+
+from __future__ import annotations
+
+import base64
+import io
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+from numpy.typing import NDArray
+from omni_oracle import MAX_FRAMES, Generated, Official
+from servers import scripted
+
+from bench.client import open_client
+from bench.server import Server, start_server
+from pipeline.messages import PromptItem
+from pipeline.models.tiny_qwen3_omni import make_tiny_qwen3_omni
+from pipeline.stages.omni_text import OmniTokenizer
+
+TOKENS = 10
+SYSTEM = "You are kind."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tiny") / "qwen3-omni"
+    make_tiny_qwen3_omni(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def official(folder: Path) -> Official:
+    return Official(folder)
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    """Three processes of the model, and scripted ears beside them."""
+    model = {"model": str(folder)}
+    options: dict[str, dict[str, Any]] = {
+        "thinker": model | {"temperature": 0.0},
+        "talker": model | {"greedy": True, "max_frames": MAX_FRAMES},
+        "voicebox": model,
+    }
+    stages = scripted()
+    for name, chosen in options.items():
+        stages[name] |= {"kind": f"qwen3_omni_{name}", "options": chosen}
+    config = {"stages": stages, "instructions": SYSTEM, "voice": "ethan"}
+    with start_server(config | {"watermark": {"enabled": False}}) as started:
+        yield started
+
+
+def said(folder: Path, wanted: Generated) -> str:
+    return OmniTokenizer(folder).decode(wanted.tokens)
+
+
+def check_sound(samples: NDArray[np.int16], wanted: Generated) -> None:
+    assert len(samples) == len(wanted.wave)
+    assert np.abs(wanted.wave).max() > 0.01
+    assert np.abs(samples / 32767 - wanted.wave).max() < 1e-4
+
+
+TURNS = [
+    [("system", "Be brief."), ("user", "hi there")],
+    [("system", SYSTEM), ("user", "hello"), ("assistant", "hey you"), ("user", "and now?")],
+]
+
+
+@pytest.mark.parametrize("turns", TURNS, ids=["one turn", "several"])
+def test_a_chat_is_answered_in_the_official_words_and_voice(
+    server: Server, folder: Path, official: Official, turns: list[tuple[Any, str]]
+) -> None:
+    wanted = official.generate([PromptItem(*turn) for turn in turns], TOKENS, "ethan")
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused") as client:
+        answer = client.chat.completions.create(
+            model="sori",
+            messages=[{"role": role, "content": text} for role, text in turns],
+            modalities=["text", "audio"],
+            audio={"voice": "ethan", "format": "wav"},
+            max_tokens=TOKENS,
+        )
+    (choice,) = answer.choices
+    assert choice.message.audio is not None
+    assert choice.message.audio.transcript == said(folder, wanted)
+    with wave.open(io.BytesIO(base64.b64decode(choice.message.audio.data))) as file:
+        check_sound(np.frombuffer(file.readframes(file.getnframes()), "<i2"), wanted)
+
+
+async def test_a_realtime_reply_is_the_same(
+    server: Server, folder: Path, official: Official
+) -> None:
+    items = [PromptItem("system", SYSTEM), PromptItem("user", "tell me about Seoul")]
+    wanted = official.generate(items, TOKENS, "ethan")
+    async with open_client(server.realtime_url) as client:
+        await client.update_session({"max_output_tokens": TOKENS})
+        turn = await client.ask(items[1].text)
+    assert turn.failure is None
+    assert turn.errors == []
+    assert turn.reply is not None
+    assert turn.reply.transcript == said(folder, wanted)
+    heard = [got.samples for got in client.events if got.samples is not None]
+    check_sound(np.concatenate(heard), wanted)
+
+
+def test_text_alone_and_models_that_do_not_fit(
+    server: Server, folder: Path, official: Official
+) -> None:
+    # Where a chat has no instructions, the server's stand.
+    items = [PromptItem("system", SYSTEM), PromptItem("user", "only words")]
+    wanted = official.generate(items, TOKENS, "ethan")
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as client:
+        answer = client.chat.completions.create(
+            model="sori",
+            messages=[{"role": "user", "content": "only words"}],
+            max_tokens=TOKENS,
+        )
+        assert answer.choices[0].message.content == said(folder, wanted)
+        picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+        with pytest.raises(openai.BadRequestError) as refusal:
+            client.chat.completions.create(
+                model="sori",
+                messages=[{"role": "user", "content": [picture]}],  # type: ignore[list-item,misc]
+            )
+    assert refusal.value.param == "messages[0].content[0]"

@@ -1,0 +1,147 @@
+"""The model's own `generate()`, which the three stages must agree with to the last token."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stage_driver import StageDriver
+from transformers import Qwen3OmniMoeForConditionalGeneration
+
+from pipeline.messages import (
+    Audio,
+    Condition,
+    End,
+    Frames,
+    Plan,
+    PromptItem,
+    Sampling,
+    Start,
+    TextDelta,
+)
+from pipeline.stage import Input, Output, Stage, StageSettings
+from pipeline.stages.omni_text import OmniTokenizer
+from pipeline.stages.qwen3_omni_talker import Qwen3OmniTalker
+from pipeline.stages.qwen3_omni_thinker import Qwen3OmniThinker
+from pipeline.stages.qwen3_omni_voicebox import Qwen3OmniVoiceBox
+
+WHOLE_HISTORY = 10_000
+GREEDY = Sampling(temperature=0.0, max_tokens=10)
+MAX_FRAMES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """tokens: of the reply. codes: [groups, frames]. wave: float32, decoded in one go."""
+
+    tokens: list[int]
+    codes: NDArray[np.int64]
+    wave: NDArray[np.float32]
+
+
+class Official:
+    """The whole model in one piece."""
+
+    def __init__(self, folder: Path) -> None:
+        self._model: Any = Qwen3OmniMoeForConditionalGeneration.from_pretrained(
+            folder, dtype=torch.float32
+        )
+        self._tokenizer = OmniTokenizer(folder)
+
+    def generate(self, items: Sequence[PromptItem], tokens: int, speaker: str) -> Generated:
+        """Greedy, both the text and the first codes; the others are the official code's choice."""
+        ids = torch.tensor([self._tokenizer.prompt(items)])
+        seen: dict[str, Any] = {}
+        model = self._model
+        decode = model.code2wav.chunked_decode
+        model.code2wav.chunked_decode = lambda codes, **options: seen.setdefault("codes", codes)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of its own way to call itself
+                reply, _ = model.generate(
+                    input_ids=ids,
+                    attention_mask=torch.ones_like(ids),
+                    speaker=speaker,
+                    thinker_max_new_tokens=tokens,
+                    thinker_do_sample=False,
+                    thinker_eos_token_id=model.config.im_end_token_id,
+                    talker_max_new_tokens=MAX_FRAMES + 1,
+                    talker_do_sample=False,
+                )
+        finally:
+            model.code2wav.chunked_decode = decode
+        with torch.inference_mode():
+            wave = model.code2wav(seen["codes"])[0, 0].numpy()
+        return Generated(reply[0, ids.shape[1] :].tolist(), seen["codes"][0].numpy(), wave)
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """What the three stages made."""
+
+    tokens: list[int]
+    text: str
+    codes: NDArray[np.int64]
+    samples: NDArray[np.int16]
+    chunks: list[int]
+    end: End
+
+
+class Stages:
+    """The three stages of a folder, loaded once. Driven one after the other."""
+
+    def __init__(self, folder: Path, **voicebox: Any) -> None:
+        def load(kind: Callable[[StageSettings], Stage], **options: Any) -> Stage:
+            stage = kind(StageSettings(options={"model": str(folder), **options}))
+            stage.load()
+            return stage
+
+        self.thinker = load(Qwen3OmniThinker)
+        self.talker = load(Qwen3OmniTalker, greedy=True, max_frames=MAX_FRAMES)
+        self.voicebox = load(Qwen3OmniVoiceBox, **voicebox)
+
+    def run(self, start: Start) -> Streamed:
+        """A whole reply."""
+        thought = StageDriver(self.thinker).run(start)
+        spoken = StageDriver(self.talker).run(start, fed(thought, Condition))
+        heard = StageDriver(self.voicebox).run(start, fed(spoken, Frames))
+        return streamed(thought, spoken, heard)
+
+
+def fed(outputs: Sequence[Output], kind: type) -> list[Input]:
+    """What of a stage's outputs goes into the next."""
+    return [Input(o.message, o.array) for o in outputs if isinstance(o.message, kind | End)]
+
+
+def streamed(
+    thought: Sequence[Output], spoken: Sequence[Output], heard: Sequence[Output]
+) -> Streamed:
+    """Put the outputs of the stages together."""
+    deltas = [o.message for o in thought if isinstance(o.message, TextDelta)]
+    frames = [o.array for o in spoken if isinstance(o.message, Frames) and o.array is not None]
+    chunks = [o.array for o in heard if isinstance(o.message, Audio) and o.array is not None]
+    (end,) = [o.message for o in thought if isinstance(o.message, End)]
+    return Streamed(
+        tokens=[token for delta in deltas for token in delta.token_ids],
+        text="".join(delta.text for delta in deltas),
+        codes=np.concatenate([np.zeros((0, 4), np.int32), *frames]).T.astype(np.int64),
+        samples=np.concatenate([np.zeros(0, np.int16), *chunks]),
+        chunks=[len(chunk) for chunk in chunks],
+        end=end,
+    )
+
+
+def request(name: str, *turns: str, system: str = "", **fields: Any) -> Start:
+    """User, assistant, user …"""
+    items = [PromptItem("system", system)] if system else []
+    items += [
+        PromptItem("assistant" if number % 2 else "user", text) for number, text in enumerate(turns)
+    ]
+    start = Start(name, Plan.SPEECH, items=tuple(items), voice="ethan", sampling=GREEDY)
+    return replace(start, **fields)
