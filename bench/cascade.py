@@ -1,7 +1,8 @@
 """`sori bench cascade`: what it gains that the stages overlap.
 
 The same prompts go to two servers that differ in one key, `cascade`: on the one each stage works on
-what the one before has made so far, on the other it waits until that one has finished.
+what the one before has made so far, on the other it waits until that one has finished. With
+`--compare handoff` the key is another: frames and samples go through shared memory, or are pickled.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from bench.report import Summary, print_report, render_table, summaries_json, su
 from bench.server import ServerError, end_on_sigterm, start_server
 from bench.turn import Received, Turn, milliseconds, sentences
 
-MODES = ("streamed", "sequential")
+COMPARED = {"cascade": ("streamed", "sequential"), "handoff": ("pool", "pickle")}
+"""For each key, its two values; the first is the default."""
+
 MIN_SENTENCES = 2
 
 PROMPTS = (
@@ -44,20 +47,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ServerError, OSError, yaml.YAMLError, Late, Gone) as error:
         print(f"sori bench cascade: {error}", file=sys.stderr)
         return 1
-    rows = {mode: summarise(first_audio_ms(turn) for turn in turns[mode]) for mode in MODES}
-    failures = [failure for mode in MODES for turn in turns[mode] if (failure := _failure(turn))]
-    ratio = first_audio_ratio(rows)
+    modes = COMPARED[arguments.compare]
+    rows = {mode: summarise(first_audio_ms(turn) for turn in turns[mode]) for mode in modes}
+    failures = [failure for mode in modes for turn in turns[mode] if (failure := _failure(turn))]
+    ratio = first_audio_ratio(rows, modes)
     print_report(
         [
             f"first audio after response.create, replies of {MIN_SENTENCES} sentences or more",
             render_table(rows, "ms"),
             "failed: " + ("; ".join(failures) if failures else "none"),
-            "stage after stage / streamed: " + (f"{ratio:.2f} x" if ratio else "not measured"),
+            f"{modes[1]} / {modes[0]}: " + (f"{ratio:.2f} x" if ratio else "not measured"),
         ],
         {
             "bench": "cascade",
             "machine": describe_machine(),
-            "settings": {"rounds": arguments.rounds, "prompts": arguments.prompts},
+            "settings": {
+                "rounds": arguments.rounds,
+                "prompts": arguments.prompts,
+                "compare": arguments.compare,
+            },
             "first_audio_ms": summaries_json(rows),
             "first_audio_ratio": round(ratio, 3) if ratio else None,
             "failed": len(failures),
@@ -70,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The options of `sori bench cascade`."""
     parser = argparse.ArgumentParser(prog="sori bench cascade", description=__doc__)
     parser.add_argument("--config", type=Path, help="configuration of both servers")
+    parser.add_argument("--compare", choices=COMPARED, default="cascade")
     parser.add_argument("--rounds", type=int, default=2, help="how often each prompt is asked")
     parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many prompts")
     return parser
@@ -80,11 +89,12 @@ def measure(arguments: argparse.Namespace) -> dict[str, list[Turn]]:
     config = _read(arguments.config)
     end_on_sigterm()
     print("starting two servers …", file=sys.stderr)
+    one, other = COMPARED[arguments.compare]
     with (
-        start_server({**config, "cascade": "streamed"}) as streamed,
-        start_server({**config, "cascade": "sequential"}) as sequential,
+        start_server({**config, arguments.compare: one}) as first,
+        start_server({**config, arguments.compare: other}) as second,
     ):
-        urls = {"streamed": streamed.realtime_url, "sequential": sequential.realtime_url}
+        urls = {one: first.realtime_url, other: second.realtime_url}
         prompts = PROMPTS[: arguments.prompts] * arguments.rounds
         return asyncio.run(ask_all(urls, prompts))
 
@@ -125,10 +135,12 @@ def is_heard(events: list[Received]) -> bool:
     return sound and sentences(text) >= MIN_SENTENCES
 
 
-def first_audio_ratio(rows: dict[str, Summary | None]) -> float | None:
-    """Median of stage after stage by median of streamed."""
-    streamed, sequential = rows["streamed"], rows["sequential"]
-    return sequential.p50 / streamed.p50 if streamed and sequential else None
+def first_audio_ratio(
+    rows: dict[str, Summary | None], modes: tuple[str, str] = COMPARED["cascade"]
+) -> float | None:
+    """Median of the second by median of the first."""
+    one, other = rows[modes[0]], rows[modes[1]]
+    return other.p50 / one.p50 if one and other else None
 
 
 def _failure(turn: Turn) -> str | None:

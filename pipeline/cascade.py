@@ -35,6 +35,7 @@ from pipeline.messages import (
     TextDelta,
     ToolCallDelta,
 )
+from pipeline.pool import Inline
 from pipeline.port import Port
 from pipeline.precedence import Precedence
 from pipeline.semaphore import SPECULATIVE_DEADLINE_S, SynthesisSemaphore
@@ -251,14 +252,17 @@ class Cascade:
     async def _speak(self, voicebox: Port) -> None:
         """VoiceBox → outputs: audio is copied out here, so that no lease leaves the engine."""
         link = self._stages.voicebox.outbound
-        assert link is not None
 
         async def receive() -> Alignment | Audio | End:
             emitted = await voicebox.receive()
             message = emitted.message
             if isinstance(message, Audio) and emitted.payload is not None:
-                pcm = link.view(emitted.payload).tobytes()
-                link.release(emitted.payload)
+                if isinstance(emitted.payload, Inline):
+                    pcm = emitted.payload.data
+                else:
+                    assert link is not None
+                    pcm = link.view(emitted.payload).tobytes()
+                    link.release(emitted.payload)
                 self._playhead.make(len(pcm) // 2)
                 await self._mark("first_audio")
                 return Audio(len(pcm) // 2, pcm)

@@ -61,6 +61,7 @@ class EngineConfig(BaseModel):
     stages: StagesConfig = StagesConfig()
     watermark: WatermarkConfig = WatermarkConfig()
     cascade: Literal["streamed", "sequential"] = "streamed"
+    handoff: Literal["pool", "pickle"] = "pool"
     max_requests: int = Field(256, ge=1)
     credits_per_request: int = Field(2, ge=1, description="slots one request may hold on a link")
     max_concurrent_synthesis: int = Field(2, ge=1)

@@ -154,7 +154,8 @@ class Engine:
             if kind not in STAGES:
                 known = ", ".join(STAGES)
                 raise StartFailed(f"stages.{producer}.kind: no stage {kind!r}; there are {known}")
-            if nbytes := STAGES[kind].slot_nbytes:
+            nbytes = STAGES[kind].slot_nbytes
+            if nbytes and config.handoff == "pool":
                 name = f"{producer}-{consumer}"
                 links[name] = self._make_link(name, producer, consumer, slots, nbytes)
         return links

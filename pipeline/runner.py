@@ -383,12 +383,12 @@ class Runner:
         request = self._requests.get(output.request_id)
         if request is None or request.closing:
             return
-        slot_nbytes = self._writer.layout.slot_nbytes if self._writer else 0
-        arrays: list[Array | None] = [None]
-        if output.array is not None:
-            on_device = isinstance(self._writer, CudaPoolWriter)
-            whole = output.array if on_device else host_array(output.array)
-            arrays = list(cut(whole, slot_nbytes))
+        whole = output.array
+        if whole is not None and not isinstance(self._writer, CudaPoolWriter):
+            whole = host_array(whole)
+        arrays: list[Array | None] = [whole]
+        if whole is not None and self._writer is not None:
+            arrays = list(cut(whole, self._writer.layout.slot_nbytes))
         for part, array in enumerate(arrays):
             request.outbox.append(_Part(output.message, array, part, len(arrays)))
         if isinstance(output.message, End | Failed):
@@ -402,10 +402,9 @@ class Runner:
             part = request.outbox[0]
             payload: Inline | Lease | None = None
             if part.array is not None:
-                if part.array.nbytes <= INLINE_NBYTES and isinstance(part.array, np.ndarray):
+                small = part.array.nbytes <= INLINE_NBYTES and isinstance(part.array, np.ndarray)
+                if small or self._writer is None:
                     payload = inline(part.array)
-                elif self._writer is None:
-                    raise ValueError(f"{self._spec.name} has no pool for {part.array.nbytes} bytes")
                 elif self._writer.has_credit(request_id):
                     payload = self._writer.write(request_id, part.array)
                 else:

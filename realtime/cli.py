@@ -27,6 +27,8 @@ BENCHES = (
     "barge_in",
     "overhead",
     "watermark",
+    "users",
+    "beside",
     "handoff",
     "soak",
     "roundtrip",

@@ -376,3 +376,15 @@ def kill_worker(engine: Engine, name: str, sig: signal.Signals) -> None:
 
 async def ready_again(engine: Engine) -> None:
     await until(lambda: not engine.not_ready())
+
+
+@pytest.mark.parametrize("placement", ["thread", "process"])
+async def test_without_pools_the_same_is_said(placement: Placement) -> None:
+    heard = []
+    for handoff in ("pool", "pickle"):
+        async with scripted_engine(placement, {"handoff": handoff}) as engine:
+            assert ("voicebox-server" in engine.stats().links) == (handoff == "pool")
+            messages = await collect(engine.submit(ask("one")))
+        heard.append(b"".join(one.pcm for one in messages if isinstance(one, Audio)))
+    assert heard[0] == heard[1]
+    assert len(heard[0]) > 24_000
