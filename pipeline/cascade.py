@@ -18,8 +18,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pipeline.control import Emit
 from pipeline.errors import StageFailed
+from pipeline.hearing import HearingPool
 from pipeline.messages import (
     OUTPUT_RATE_HZ,
     Alignment,
@@ -59,6 +63,7 @@ class Stages:
     voicebox: Worker
     semaphore: SynthesisSemaphore
     precedence: Precedence
+    hearing: HearingPool | None  # of a Thinker that takes recordings
     lead_ms: int
     sequential: bool = False
 
@@ -111,8 +116,15 @@ class Playhead:
 class Cascade:
     """Runs one `Start` with a Thinker, or a text that is given, through to its last sample."""
 
-    def __init__(self, start: Start, stages: Stages, playhead: Playhead) -> None:
+    def __init__(
+        self,
+        start: Start,
+        stages: Stages,
+        playhead: Playhead,
+        recordings: NDArray[np.int16] | None = None,
+    ) -> None:
         self._start = start
+        self._recordings = recordings
         self._stages = stages
         self._playhead = playhead
         self.outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
@@ -156,6 +168,8 @@ class Cascade:
             thinker = open_port(stages.thinker)
             thinker.begin()
             tasks.create_task(self._think(thinker))
+            if self._recordings is not None and stages.hearing is not None:
+                tasks.create_task(stages.hearing.feed(thinker, self._recordings))
         if start.plan is not Plan.TEXT:
             talker, voicebox = open_port(stages.talker), open_port(stages.voicebox)
             tasks.create_task(self._converse(talker))

@@ -126,6 +126,8 @@ class Engine:
             Plan.TRANSCRIBE: ("transcriber", HearingPool(self._links["server-transcriber"])),
             Plan.JUDGE: ("turn_detector", HearingPool(self._links["server-turn_detector"])),
         }
+        self.hears = STAGES[config.stages.thinker.kind].hears
+        ears = HearingPool(self._links["server-thinker"]) if self.hears else None
         self.semaphore = SynthesisSemaphore(
             config.max_concurrent_synthesis, config.max_queued_synthesis, config.synthesis_timeout_s
         )
@@ -136,6 +138,7 @@ class Engine:
             voicebox=self.workers["voicebox"],
             semaphore=self.semaphore,
             precedence=self._precedence,
+            hearing=ears,
             lead_ms=config.synthesis_lead_ms,
             sequential=config.cascade == "sequential",
         )
@@ -148,6 +151,8 @@ class Engine:
             "server-transcriber": Link("server-transcriber", HEARING_SLOTS, HEARING_SLOT_NBYTES),
             "server-turn_detector": Link("server-turn_detector", HEARING_SLOTS, JUDGED_SLOT_NBYTES),
         }
+        if getattr(STAGES.get(config.stages.thinker.kind), "hears", False):
+            links["server-thinker"] = Link("server-thinker", HEARING_SLOTS, HEARING_SLOT_NBYTES)
         chain = ("thinker", "talker", "voicebox", "server")
         for producer, consumer in zip(chain, chain[1:], strict=False):
             kind = getattr(config.stages, producer).kind
@@ -177,6 +182,7 @@ class Engine:
         inbound = {
             "transcriber": "server-transcriber",
             "turn_detector": "server-turn_detector",
+            "thinker": "server-thinker",
             "talker": "thinker-talker",
             "voicebox": "talker-voicebox",
         }
@@ -272,7 +278,8 @@ class Engine:
     ) -> Reply:
         """Run a request; the stream always ends in End or Failed, and closing it aborts.
 
-        audio: 16 kHz mono, for `Plan.TRANSCRIBE` and `Plan.JUDGE`.
+        audio: 16 kHz mono, for `Plan.TRANSCRIBE` and `Plan.JUDGE`; for others, the recordings in
+        the prompt one after the other, if the Thinker hears.
         paced: synthesis keeps at most `synthesis_lead_ms` ahead of what `note_played` has told.
         """
         if start.request_id in self._requests:
@@ -288,7 +295,7 @@ class Engine:
             samples = audio if audio is not None else np.zeros(0, np.int16)
             work = partial(self._hear, start, samples, outputs)
         else:
-            cascade = Cascade(start, self._stages, playhead)
+            cascade = Cascade(start, self._stages, playhead, audio)
             outputs, work = cascade.outputs, cascade.run
         reply = Reply(start.request_id, outputs, playhead)
         reply.abort = lambda: self._abort(reply)

@@ -43,12 +43,21 @@ class ToolCall(Plain):
     arguments: str
 
 
+RECORDING = "\ufffc"
+"""Where a recording stands in a text: Unicode's object replacement character."""
+
+
 @dataclass(frozen=True, slots=True)
 class PromptItem(Plain):
-    """One message of the conversation as the Thinker sees it."""
+    """One message of the conversation as the Thinker sees it.
+
+    recordings: how many 16 kHz samples each has, in order, of which one stands at each RECORDING in
+    the text. The samples go beside the Start. Only for a Thinker that hears.
+    """
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str = ""
+    recordings: tuple[int, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
 
@@ -101,8 +110,8 @@ class Start(Plain):
     """A request. `generation` is the submitter's number for it: anything older is stale.
 
     session_id groups requests that share a prompt prefix. For `Plan.TTS` the text is the last
-    item's. For `Plan.TRANSCRIBE`, `language` and `prompt` are hints. Its audio, and that of
-    `Plan.JUDGE`, goes beside.
+    item's. For `Plan.TRANSCRIBE`, `language` and `prompt` are hints. Its audio, that of
+    `Plan.JUDGE`, and the recordings of the items one after the other, go beside.
     speed scales the pace of speech (1.0 is the voice's own). seed fixes sampling and noise.
     background: nobody waits for it in a conversation, so that others go first. word_times: have the
     Transcriber tell when each word was said. token_logprobs: and how sure it was of each token.

@@ -12,7 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from stage_driver import StageDriver
-from transformers import Qwen3OmniMoeForConditionalGeneration
+from transformers import Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
+from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
+    _get_feat_extract_output_lengths,
+)
 
 from pipeline.messages import (
     Audio,
@@ -54,9 +57,37 @@ class Official:
         )
         self._tokenizer = OmniTokenizer(folder)
 
-    def generate(self, items: Sequence[PromptItem], tokens: int, speaker: str) -> Generated:
+    def generate(
+        self,
+        items: Sequence[PromptItem],
+        tokens: int,
+        speaker: str,
+        recordings: Sequence[NDArray[np.int16]] = (),
+    ) -> Generated:
         """Greedy, both the text and the first codes; the others are the official code's choice."""
-        ids = torch.tensor([self._tokenizer.prompt(items)])
+        prompt = self._tokenizer.prompt(items)
+        sound: dict[str, Any] = {}
+        if recordings:
+            extract: Any = WhisperFeatureExtractor(  # type: ignore[no-untyped-call]
+                feature_size=128, return_attention_mask=True
+            )
+            floats = [samples.astype(np.float32) / 32768 for samples in recordings]
+            made = extract(
+                floats,
+                sampling_rate=16_000,
+                return_tensors="pt",
+                return_attention_mask=True,
+                padding=True,
+                truncation=False,
+            )
+            sound["input_features"] = made["input_features"]
+            sound["feature_attention_mask"] = made["attention_mask"]
+            lengths: Any = _get_feat_extract_output_lengths
+            counts = lengths(made["attention_mask"].sum(-1)).tolist()
+            places = iter(counts)
+            pad = self._model.config.thinker_config.audio_token_id
+            prompt = [t for one in prompt for t in ([one] * next(places) if one == pad else [one])]
+        ids = torch.tensor([prompt])
         seen: dict[str, Any] = {}
         model = self._model
         decode = model.code2wav.chunked_decode
@@ -73,6 +104,7 @@ class Official:
                     thinker_eos_token_id=model.config.im_end_token_id,
                     talker_max_new_tokens=MAX_FRAMES + 1,
                     talker_do_sample=False,
+                    **sound,
                 )
         finally:
             model.code2wav.chunked_decode = decode
@@ -106,9 +138,12 @@ class Stages:
         self.talker = load(Qwen3OmniTalker, greedy=True, max_frames=MAX_FRAMES)
         self.voicebox = load(Qwen3OmniVoiceBox, **voicebox)
 
-    def run(self, start: Start) -> Streamed:
-        """A whole reply."""
-        thought = StageDriver(self.thinker).run(start)
+    def run(self, start: Start, recordings: Sequence[NDArray[np.int16]] = ()) -> Streamed:
+        """A whole reply. Recordings come in pieces that do not end where they do."""
+        whole = np.concatenate([np.zeros(0, np.int16), *recordings])
+        pieces = np.split(whole, range(7000, len(whole), 7000)) if recordings else []
+        inputs = [Input(Audio(len(piece)), piece) for piece in pieces]
+        thought = StageDriver(self.thinker).run(start, [*inputs, Input(End())] if pieces else ())
         spoken = StageDriver(self.talker).run(start, fed(thought, Condition))
         heard = StageDriver(self.voicebox).run(start, fed(spoken, Frames))
         return streamed(thought, spoken, heard)

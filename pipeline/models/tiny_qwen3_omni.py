@@ -60,6 +60,7 @@ def make_tiny_qwen3_omni(folder: Path, seed: int = 0) -> None:
     torch.manual_seed(seed)
     model = Qwen3OmniMoeForConditionalGeneration(Qwen3OmniMoeConfig(**_configuration()))
     _make_audible(model.code2wav, seed)
+    _make_attentive(model.thinker.model.audio_tower)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     _tokenizer().save(str(folder / "tokenizer.json"))
@@ -186,6 +187,15 @@ def _make_audible(code2wav: Any, seed: int) -> None:
         elif isinstance(module, nn.Conv1d | nn.Linear):
             nn.init.normal_(module.weight, std=0.7 * module.weight[0].numel() ** -0.5)
     code2wav.decoder[-1].conv.weight.data.mul_(0.05)
+
+
+def _make_attentive(audio_tower: Any) -> None:
+    """So that what is heard makes a difference, beside where it is heard."""
+    from torch import nn
+
+    for module in audio_tower.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
 
 
 def _tokenizer() -> Any:

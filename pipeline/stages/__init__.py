@@ -23,11 +23,13 @@ class StageKind:
     path: `module:class`, imported in the worker.
     slot_nbytes: size of one slot of the stage's output pool; 0 when its payloads are always inline.
     model: the model of the store that it loads unless its options name another.
+    hears: whether this Thinker takes recordings, so that nothing need be written down for it.
     """
 
     path: str
     slot_nbytes: int = 0
     model: str = ""
+    hears: bool = False
 
 
 SECOND_NBYTES = (24_000 + 480) * 2
@@ -47,7 +49,7 @@ STAGES: dict[str, StageKind] = {
     ),
     # Prompts are long, and go in parts; a row is 8 KiB or so.
     "qwen3_omni_thinker": StageKind(
-        "pipeline.stages.qwen3_omni_thinker:Qwen3OmniThinker", slot_nbytes=1 << 20
+        "pipeline.stages.qwen3_omni_thinker:Qwen3OmniThinker", slot_nbytes=1 << 20, hears=True
     ),
     "qwen3_omni_talker": StageKind(
         "pipeline.stages.qwen3_omni_talker:Qwen3OmniTalker", slot_nbytes=1 << 16

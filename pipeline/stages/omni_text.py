@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.messages import PromptItem
+from pipeline.messages import RECORDING, PromptItem
 from pipeline.stages.omni_checkpoint import CheckpointError
 
 UNFINISHED = "\ufffd"
+SOUND = "<|audio_start|><|audio_pad|><|audio_end|>"
 
 
 class OmniTokenizer:
@@ -31,13 +32,13 @@ class OmniTokenizer:
     def prompt(self, items: Iterable[PromptItem]) -> list[int]:
         """A conversation in ChatML, up to the header of the reply.
 
-        What users say is cut before anything that looks like a header, so that nobody can put words
-        into another role's mouth.
+        What looks like a special token in a text becomes none, so that nobody can put words into
+        another role's mouth. A recording is one placeholder, still to be made as long as it is.
         """
         ids: list[int] = []
         for item in items:
             role = "user" if item.role == "tool" else item.role
-            text = item.text.replace("<|im_", "<| im_")
+            text = item.text.replace("<|", "<| ").replace(RECORDING, SOUND)
             ids += self.encode(f"<|im_start|>{role}\n{text}<|im_end|>\n")
         return ids + self.encode("<|im_start|>assistant\n")
 

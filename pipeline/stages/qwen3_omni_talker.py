@@ -46,6 +46,7 @@ class _Reply:
     words: WordClock
     parts: list[Array] = field(default_factory=list)
     prompt: Array | None = None
+    heard: list[int] = field(default_factory=list)  # which of its rows are of a sound
     rows: deque[Array] = field(default_factory=deque)
     ended: bool = False
     eos_given: bool = False
@@ -154,6 +155,7 @@ class Qwen3OmniTalker(Stage):
                 rows = np.array(given.array)
                 if meta.get("rows") == "prompt":
                     reply.parts.append(rows)
+                    reply.heard = list(meta.get("heard", ()))
                     if given.part == given.parts - 1:
                         reply.prompt, reply.parts = np.concatenate(reply.parts), []
                 else:
@@ -208,8 +210,13 @@ class Qwen3OmniTalker(Stage):
         ]
         embedded = model.get_input_embeddings()(torch.tensor([codes], device=self._device))
         text[:, HEADER_ROWS:] += embedded
+        turns = self._project(user)
+        if reply.heard:
+            at = [row - SPECIAL_ROWS - HEADER_ROWS for row in reply.heard]
+            sound = torch.from_numpy(user[at]).to(self._device, self._dtype)
+            turns[:, at] = model.hidden_projection(sound[None])
         reply.prompt = None
-        self._forward(reply, torch.cat([self._project(user), text], dim=1))
+        self._forward(reply, torch.cat([turns, text], dim=1))
 
     def _project(self, rows: Array) -> torch.Tensor:
         tensor = torch.from_numpy(rows).to(self._device, self._dtype)

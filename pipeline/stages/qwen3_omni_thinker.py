@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.messages import Condition, End, Plan, Start, TextDelta, Usage
-from pipeline.stage import Batch, Output, Stage, StageError, StageSettings, Work
+from pipeline.messages import Audio, Condition, End, Plan, Start, TextDelta, Usage
+from pipeline.stage import Array, Batch, Output, Stage, StageError, StageSettings, Work
 from pipeline.stages.omni_checkpoint import (
     checkpoint_folder,
     dtype_of,
@@ -22,6 +22,7 @@ from pipeline.stages.omni_checkpoint import (
     require_family,
     usable_device,
 )
+from pipeline.stages.omni_hearing import OmniHearing
 from pipeline.stages.omni_sampling import Picking, pick
 from pipeline.stages.omni_text import OmniTokenizer, TextStream
 
@@ -41,6 +42,9 @@ class _Reply:
     generator: torch.Generator
     text: TextStream
     limit: int
+    expected: int = 0  # samples of recordings
+    recordings: list[Array] = field(default_factory=list)
+    heard: bool = False  # all of them are there
     cache: Any = None
     prompt: list[Output] = field(default_factory=list)  # held back until there is a token to speak
     token: int | None = None  # picked, not yet embedded
@@ -80,12 +84,15 @@ class Qwen3OmniThinker(Stage):
             self._device,
             self._dtype,
         )
+        self._hearing = OmniHearing(
+            self._tokenizer, config.thinker_config, self._device, self._dtype
+        )
         with torch.inference_mode():
             out = self._forward([config.im_start_token_id] * 4, 0, None)
             self._forward([config.im_end_token_id], 4, out.cache)
 
     def open(self, start: Start) -> None:
-        """Make the prompt."""
+        """Make the prompt; its recordings come as inputs."""
         if start.tools and start.tool_choice != "none":
             raise StageError(
                 start.request_id, "unsupported_value", "this Thinker does not call functions yet"
@@ -103,6 +110,7 @@ class Qwen3OmniThinker(Stage):
             ),
             TextStream(self._tokenizer),
             MAX_TOKENS if sampling.max_tokens is None else sampling.max_tokens,
+            expected=sum(sum(item.recordings) for item in start.items),
         )
 
     def close(self, request_id: str) -> None:
@@ -116,8 +124,12 @@ class Qwen3OmniThinker(Stage):
 
     def _advance(self, work: Work) -> list[Output]:
         reply = self._replies[work.request_id]
+        if not self._all_heard(reply, work):
+            return []
         if reply.token is None:
-            out = self._forward(reply.ids, 0, None)
+            reply.ids, sound = self._hearing.take_in(reply.ids, reply.start, reply.recordings)
+            reply.recordings, reply.expected = [], 0
+            out = self._forward(reply.ids, 0, None, **sound)
             reply.prompt = self._prompt_rows(reply, out)
             outputs: list[Output] = []
         else:
@@ -128,6 +140,16 @@ class Qwen3OmniThinker(Stage):
         reply.token = pick(out.logits[0, -1], reply.picking, reply.generator)
         reply.made += 1
         return outputs + self._tell(reply, work)
+
+    def _all_heard(self, reply: _Reply, work: Work) -> bool:
+        for given in work.inputs:
+            if isinstance(given.message, Audio) and given.array is not None:
+                # The array lies in a slot that goes back after this step.
+                reply.recordings.append(np.array(given.array))
+            reply.heard |= isinstance(given.message, End)
+        if reply.heard and sum(map(len, reply.recordings)) != reply.expected and reply.expected:
+            raise StageError(reply.start.request_id, "bad_audio", "recordings are missing")
+        return reply.heard or not reply.expected
 
     def _tell(self, reply: _Reply, work: Work) -> list[Output]:
         request_id, token = reply.start.request_id, reply.token
@@ -168,14 +190,20 @@ class Qwen3OmniThinker(Stage):
             [config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id],
             device=self._device,
         )
-        embedded = out.hidden_states[0][0]
+        embedded, hidden = out.hidden_states[0][0], out.hidden_states[self._accepted][0]
         rows = [self._model.get_input_embeddings()(special), embedded[-HEADER_TOKENS:]]
+        heard: list[int] = []  # which of the rows are of a sound
         starts = [at for at, token in enumerate(ids) if token == config.im_start_token_id]
         ends = [*starts[1:], len(ids)]
         for begin, end in zip(starts, ends, strict=True):
             if ids[begin + 1] == config.user_token_id:
-                rows.append(embedded[begin:end])
-        meta = {"rows": "prompt"}
+                count = sum(map(len, rows))
+                sounds = [at for at in range(begin, end) if ids[at] == self._hearing.token]
+                turn = embedded[begin:end].clone()
+                turn[[at - begin for at in sounds]] = hidden[sounds]
+                rows.append(turn)
+                heard += [count + at - begin for at in sounds]
+        meta = {"rows": "prompt", "heard": heard}
         return [self._rows(reply, torch.cat(rows), Condition("rows", meta=meta))]
 
     def _speak_from(self, reply: _Reply) -> list[Output]:
@@ -191,7 +219,7 @@ class Qwen3OmniThinker(Stage):
         array = np.ascontiguousarray(rows.float().cpu().numpy())
         return Output(reply.start.request_id, condition, array)
 
-    def _forward(self, ids: list[int], position: int, cache: Any) -> Any:
+    def _forward(self, ids: list[int], position: int, cache: Any, **sound: Any) -> Any:
         """One pass. Positions are told, so that the model keeps nothing of a request."""
         tokens = torch.tensor([ids], device=self._device)
         positions = torch.arange(position, position + len(ids), device=self._device)
@@ -201,4 +229,5 @@ class Qwen3OmniThinker(Stage):
             cache=cache,
             use_cache=True,
             output_hidden_states=True,
+            **sound,
         )

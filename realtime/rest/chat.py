@@ -11,8 +11,10 @@ from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
+from numpy.typing import NDArray
 
 from audio.encoding import encode_file
 from pipeline.messages import (
@@ -34,7 +36,7 @@ from realtime.rest.chat_prompt import ChatPrompt, PromptBuilder
 from realtime.rest.chat_request import ChatRequest, JsonObject, JsonSchemaFormat, NamedTool
 from realtime.rest.errors import MISSING, ApiError, bad_request
 from realtime.rest.models import known_model, require_key
-from realtime.rest.recordings import hear_all, windows_of
+from realtime.rest.recordings import Heard, hear_all, windows_of
 from realtime.rest.streaming import SSE, StreamedAnswer, sse
 from realtime.rest.work import api_error, merged, place, while_connected
 from realtime.service import Service
@@ -168,10 +170,11 @@ class Completion:
         return chunk | {"usage": None} if self._usage_wanted else chunk
 
     async def _prompt(self) -> ChatPrompt:
+        def hear(samples: NDArray[np.int16], name: str) -> AsyncGenerator[Heard]:
+            return hear_all(self._engine, windows_of([samples]), f"{self._id}-{name}")
+
         builder = PromptBuilder(
-            lambda samples, name: hear_all(
-                self._engine, windows_of([samples]), f"{self._id}-{name}"
-            ),
+            None if self._engine.hears else hear,
             lambda answer_id: self._service.audio_history.find(answer_id, self._owner),
             max_audio_s=self._service.config.max_input_audio_s,
             instructions=self._service.config.instructions,
@@ -184,7 +187,9 @@ class Completion:
         """What the engine gives for each choice. Raises ApiError."""
         async with AsyncExitStack() as stack:
             replies = [
-                await stack.enter_async_context(aclosing(self._engine.submit(start)))
+                await stack.enter_async_context(
+                    aclosing(self._engine.submit(start, prompt.recordings))
+                )
                 for start in self._starts(prompt, count)
             ]
             async with aclosing(merged(replies)) as messages:

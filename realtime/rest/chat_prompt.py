@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.messages import INPUT_RATE_HZ, PromptItem, ToolCall
+from pipeline.messages import INPUT_RATE_HZ, RECORDING, PromptItem, ToolCall
 from realtime.rest.chat_request import (
     AssistantMessage,
     AudioPart,
@@ -37,23 +37,27 @@ AUDIO_TOKEN_SAMPLES = INPUT_RATE_HZ // 10
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """items: for the Thinker. audio_tokens: of the user's recordings."""
+    """items: for the Thinker. audio_tokens: of the user's recordings.
+
+    recordings: 16 kHz samples, one after the other, for a Thinker that hears.
+    """
 
     items: tuple[PromptItem, ...]
     audio_tokens: int = 0
+    recordings: NDArray[np.int16] | None = None
 
 
 class PromptBuilder:
     """Reads messages in order.
 
-    hear: transcribes a recording, since the Thinker of a cascade reads. recall: what was said in an
-    earlier spoken answer, by its id. max_audio_s: of one recording. instructions: stand where a
-    request has none of its own, without which small models ramble.
+    hear: transcribes a recording, since the Thinker of a cascade reads; None if it hears by itself.
+    recall: what was said in an earlier spoken answer, by its id. max_audio_s: of one recording.
+    instructions: stand where a request has none of its own, without which small models ramble.
     """
 
     def __init__(
         self,
-        hear: Hear,
+        hear: Hear | None,
         recall: Callable[[str], str | None],
         *,
         max_audio_s: float,
@@ -64,6 +68,7 @@ class PromptBuilder:
         self._recall = recall
         self._max_audio_s = max_audio_s
         self._audio_tokens = 0
+        self._recordings: list[NDArray[np.int16]] = []
         self._calls: set[str] = set()
 
     async def build(self, messages: tuple[Message, ...]) -> ChatPrompt:
@@ -74,14 +79,18 @@ class PromptBuilder:
         ]
         if self._instructions and all(item.role != "system" for item in items):
             items.insert(0, PromptItem("system", self._instructions))
-        return ChatPrompt(tuple(items), self._audio_tokens)
+        recordings = np.concatenate(self._recordings) if self._recordings else None
+        return ChatPrompt(tuple(items), self._audio_tokens, recordings)
 
     async def _item(self, message: Message, param: str) -> PromptItem:
         match message:
             case SystemMessage(content=content) | DeveloperMessage(content=content):
                 return PromptItem("system", _text(content))
             case UserMessage(content=content):
-                return PromptItem("user", await self._user_text(content, param))
+                before = len(self._recordings)
+                text = await self._user_text(content, param)
+                recorded = tuple(map(len, self._recordings[before:]))
+                return PromptItem("user", text, recordings=recorded)
             case AssistantMessage():
                 return self._assistant(message, param)
             case ToolMessage(content=content, tool_call_id=call_id):
@@ -95,7 +104,7 @@ class PromptBuilder:
 
     async def _user_text(self, content: str | tuple[Any, ...], param: str) -> str:
         if isinstance(content, str):
-            return content
+            return content.replace(RECORDING, "")
         texts = [
             await self._part(part, f"{param}.content[{index}]")
             for index, part in enumerate(content)
@@ -105,13 +114,16 @@ class PromptBuilder:
     async def _part(self, part: Any, param: str) -> str:
         match part:
             case TextPart(text=text):
-                return text
+                return text.replace(RECORDING, "")
             case AudioPart(input_audio=audio):
                 where = f"{param}.input_audio.data"
                 samples = await asyncio.to_thread(
                     decode_recording, audio.data, audio.format, self._max_audio_s, where
                 )
                 self._audio_tokens += -(-len(samples) // AUDIO_TOKEN_SAMPLES)
+                if self._hear is None:
+                    self._recordings.append(samples)
+                    return RECORDING
                 heard = [one.text async for one in self._hear(samples, param)]
                 return " ".join(text for text in heard if text)
             case ImagePart():

@@ -10,7 +10,8 @@ from bench.attacks import ATTACKS, RATE_HZ, with_noise
 from bench.clips import load_clips
 from bench.watermark import cut, marked, search, segmental_ratios_db
 
-SPEECH = resample_whole(load_clips()[4].samples, 16_000, RATE_HZ)[: 6 * RATE_HZ]
+CLIP = max(load_clips(), key=lambda clip: len(clip.samples))
+SPEECH = resample_whole(CLIP.samples, 16_000, RATE_HZ)[: 6 * RATE_HZ]
 KEY = b"the key of this benchmark"
 
 

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from omni_oracle import MAX_FRAMES, Generated, Official
 from servers import scripted
 
+from audio.encoding import encode_file
 from bench.client import open_client
 from bench.server import Server, start_server
-from pipeline.messages import PromptItem
+from pipeline.messages import RECORDING, PromptItem
 from pipeline.models.tiny_qwen3_omni import make_tiny_qwen3_omni
 from pipeline.stages.omni_text import OmniTokenizer
 
@@ -80,6 +81,33 @@ def test_a_chat_is_answered_in_the_official_words_and_voice(
         answer = client.chat.completions.create(
             model="sori",
             messages=[{"role": role, "content": text} for role, text in turns],
+            modalities=["text", "audio"],
+            audio={"voice": "ethan", "format": "wav"},
+            max_tokens=TOKENS,
+        )
+    (choice,) = answer.choices
+    assert choice.message.audio is not None
+    assert choice.message.audio.transcript == said(folder, wanted)
+    with wave.open(io.BytesIO(base64.b64decode(choice.message.audio.data))) as file:
+        check_sound(np.frombuffer(file.readframes(file.getnframes()), "<i2"), wanted)
+
+
+def test_a_recording_in_a_chat_is_heard_and_not_written_down(
+    server: Server, folder: Path, official: Official
+) -> None:
+    samples = np.random.default_rng(2).integers(-9000, 9000, 30_000).astype(np.int16)
+    item = PromptItem("user", f"What is that?\n{RECORDING}", recordings=(len(samples),))
+    items = [PromptItem("system", SYSTEM), item]
+    wanted = official.generate(items, TOKENS, "ethan", [samples])
+    sound = base64.b64encode(encode_file("wav", samples, 16_000)).decode()
+    parts: list[Any] = [
+        {"type": "text", "text": "What is that?"},
+        {"type": "input_audio", "input_audio": {"data": sound, "format": "wav"}},
+    ]
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused") as client:
+        answer = client.chat.completions.create(
+            model="sori",
+            messages=[{"role": "user", "content": parts}],
             modalities=["text", "audio"],
             audio={"voice": "ethan", "format": "wav"},
             max_tokens=TOKENS,

@@ -24,12 +24,26 @@ from omni_oracle import (
 )
 from safetensors.torch import load_file, save_file
 from stage_driver import StageDriver
+from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
+    _get_feat_extract_output_lengths,
+)
 
-from pipeline.messages import Audio, Condition, End, Frames, Plan, Start, TextDelta
+from pipeline.messages import (
+    RECORDING,
+    Audio,
+    Condition,
+    End,
+    Frames,
+    Plan,
+    PromptItem,
+    Start,
+    TextDelta,
+)
 from pipeline.models.tiny_qwen3_omni import CODEBOOK, GROUPS, make_tiny_qwen3_omni
 from pipeline.stage import Input, Output, Stage, StageError, StageSettings, Work
 from pipeline.stages import omni_checkpoint
 from pipeline.stages.omni_checkpoint import CheckpointError
+from pipeline.stages.omni_hearing import tokens_of
 from pipeline.stages.qwen3_omni_talker import Qwen3OmniTalker
 from pipeline.stages.qwen3_omni_thinker import Qwen3OmniThinker
 from pipeline.stages.qwen3_omni_voicebox import Qwen3OmniVoiceBox
@@ -73,6 +87,67 @@ def test_tokens_codes_and_sound_are_the_official_ones(
     assert np.abs(wanted.wave).max() > 0.01
     assert np.abs(got.samples / 32767 - wanted.wave).max() < 1e-4
     assert len(got.chunks) > 1
+
+
+HEARD = [
+    ("question", [f"Listen: {RECORDING} What was that?"], [16_000]),
+    ("odd lengths", [RECORDING], [12_345]),
+    ("two in one turn", [f"{RECORDING}\nand\n{RECORDING}"], [8_000, 30_000]),
+    ("in an earlier turn", [RECORDING, "I see.", f"And {RECORDING}?"], [20_000, 5_000]),
+]
+
+
+@pytest.mark.parametrize(("name", "turns", "lengths"), HEARD, ids=[one[0] for one in HEARD])
+def test_recordings_are_heard_as_the_official_code_hears_them(
+    official: Official, stages: Stages, name: str, turns: list[str], lengths: list[int]
+) -> None:
+    random = np.random.default_rng(len(name))
+    recordings = [random.integers(-8000, 8000, size).astype(np.int16) for size in lengths]
+    plain = request(name, *turns, system="be nice")
+    left = list(lengths)
+    items = tuple(
+        replace(item, recordings=tuple(left.pop(0) for _ in range(item.text.count(RECORDING))))
+        for item in plain.items
+    )
+    wanted = official.generate(items, 10, "ethan", recordings)
+    got = stages.run(replace(plain, items=items), recordings)
+    assert got.tokens == [token for token in wanted.tokens if token != 301][: len(got.tokens)]
+    assert np.array_equal(got.codes, wanted.codes)
+    assert np.abs(got.samples / 32767 - wanted.wave).max() < 1e-4
+
+
+def test_what_is_heard_reaches_the_talker(stages: Stages) -> None:
+    item = PromptItem("user", f"Listen: {RECORDING}", recordings=(16_000,))
+    start = replace(REQUESTS[0], items=(item,))
+    noise = np.random.default_rng(1).integers(-8000, 8000, 16_000).astype(np.int16)
+    rows = []
+    for samples in (noise, noise[::-1].copy(), np.zeros_like(noise)):
+        inputs = [Input(Audio(len(samples)), samples), Input(End())]
+        for output in StageDriver(stages.thinker).run(start, inputs):
+            if isinstance(output.message, Condition) and (
+                heard := output.message.meta.get("heard")
+            ):
+                assert output.array is not None
+                assert len(heard) == 13
+                rows.append(output.array[heard])
+    assert len(rows) == 3
+    assert np.abs(rows[0] - rows[1]).max() > 1e-5
+    assert np.abs(rows[0] - rows[2]).max() > 1e-5
+
+
+@pytest.mark.parametrize("frames", range(1, 320, 7))
+def test_a_recording_has_as_many_tokens_as_the_encoder_makes(frames: int) -> None:
+    official: Any = _get_feat_extract_output_lengths
+    assert tokens_of(frames) == int(official(torch.tensor(frames)))
+
+
+def test_recordings_that_are_not_there_fail_their_request(stages: Stages) -> None:
+    item = PromptItem("user", RECORDING, recordings=(16_000,))
+    start = replace(REQUESTS[0], request_id="deaf", items=(item,))
+    with pytest.raises(StageError, match="missing"):
+        StageDriver(stages.thinker).run(
+            start, [Input(Audio(10), np.zeros(10, np.int16)), Input(End())]
+        )
 
 
 def test_by_default_the_sound_is_within_a_stated_bound(folder: Path, official: Official) -> None:

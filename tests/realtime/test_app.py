@@ -97,7 +97,7 @@ async def test_models_are_listed_and_found_by_alias(scripted: Config) -> None:
         unknown = await client.get("/v1/models/nobody")
 
     assert [model["id"] for model in listed["data"]] == ["sori"]
-    assert set(alias) == {"id", "object", "created", "owned_by", "capabilities"}
+    assert set(alias) == {"id", "object", "created", "owned_by", "capabilities", "watermark"}
     assert alias["capabilities"]["input_modalities"] == ["text", "audio"]
     assert alias["id"] == "gpt-realtime"
     assert unknown.status_code == 404
