@@ -192,12 +192,13 @@ def _models(arguments: argparse.Namespace) -> int:
 
 def _tiny(names: Sequence[str]) -> int:
     from pipeline.models import store
-    from pipeline.models.tiny_qwen3_omni import make_tiny_qwen3_omni
 
     if len(names) != 2 or names[0] != "qwen3-omni":
         raise store.ModelError("say: sori models tiny qwen3-omni FOLDER")
     try:
-        make_tiny_qwen3_omni(Path(names[1]))
+        # By name: the server, which this is the command of, imports no model runtime.
+        module = importlib.import_module("pipeline.models.tiny_qwen3_omni")
+        module.make_tiny_qwen3_omni(Path(names[1]))
     except ImportError as error:
         raise store.ModelError(f"{error}; pip install 'sori[omni]'") from error
     print(f"a random qwen3-omni of 400,000 weights is in {names[1]}")
