@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +59,37 @@ class Footprint:
             "tasks": self.tasks,
             "shared_names": self.shared_names,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """One process when it was new, in the middle of all looks or new if later, and at the end."""
+
+    first: Process
+    middle: Process
+    last: Process
+
+    @property
+    def percent(self) -> float:
+        """Growth of its memory since it was new."""
+        return (self.last.rss_kib / self.first.rss_kib - 1) * 100
+
+    @property
+    def late_percent(self) -> float:
+        """Growth since the middle."""
+        return (self.last.rss_kib / self.middle.rss_kib - 1) * 100
+
+
+def compare(looks: Sequence[Footprint]) -> dict[str, Growth]:
+    """What has become of the memory of each process that is there at the end."""
+    found = {}
+    for name, last in looks[-1].processes.items():
+        seen = [look.processes[name] for look in looks]
+        born = next(index for index, one in enumerate(seen) if one.pid == last.pid)
+        if 0 < born < len(seen) - 1:
+            born += 1  # at the first look a successor has seen only half of a round
+        found[name] = Growth(seen[born], seen[max(born, len(seen) // 2)], last)
+    return found
 
 
 def read_footprint(server: Server) -> Footprint:

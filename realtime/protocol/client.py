@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from realtime.protocol.items import Item
 from realtime.protocol.responses import ResponseParams
@@ -112,6 +112,7 @@ CLIENT_EVENT_TYPES: tuple[str, ...] = tuple(
     event.model_fields["type"].default for event in get_args(ClientEvent)
 )
 
+# The union itself is no model: see `Wire` for what is cached.
 client_events: TypeAdapter[ClientEvent] = TypeAdapter(
-    Annotated[ClientEvent, Field(discriminator="type")]
+    Annotated[ClientEvent, Field(discriminator="type")], config=ConfigDict(cache_strings="keys")
 )

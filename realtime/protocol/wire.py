@@ -10,7 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 class Wire(BaseModel):
     """A value that crosses the socket."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    # Keys come again and again, ids and words do not: by default they would all be kept, process
+    # wide, up to 16,384 of them.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, cache_strings="keys"
+    )
 
 
 def absent(value: Any) -> bool:
