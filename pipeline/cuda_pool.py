@@ -1,6 +1,7 @@
 """A link's pool between two stages on GPUs of one machine: payloads stay on the device.
 
-The producer owns a slab, allocated once for its life and mapped by the consumer through CUDA IPC.
+The producer owns a slab, allocated with its first payload that lies on a device, once for its life,
+and mapped by the consumer through CUDA IPC.
 Slots, credits, generations and epochs are those of `pipeline/pool.py`, in its shared memory, where
 the slab's handle lies too: a consumer that meets a lease of a new epoch maps the new slab.
 
@@ -15,6 +16,7 @@ meets the successor's; its leases that were not mapped by then are stale.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -25,7 +27,9 @@ import numpy as np
 from pipeline.config import StageConfig
 from pipeline.cuda_runtime import IPC_HANDLE_NBYTES, Cuda, CudaError
 from pipeline.memory import SharedMemory
-from pipeline.pool import Lease, PoolLayout, PoolReader, PoolWriter, StaleLease
+from pipeline.pool import Lease, PoolLayout, PoolReader, PoolWriter, StaleLease, host_array
+
+log = logging.getLogger(__name__)
 
 MAX_SLAB_NBYTES = 1 << 30
 """A slab is allocated whole, so it cannot have a slot for every request that may ever be there."""
@@ -76,7 +80,10 @@ def devices_of(producer: StageConfig, consumer: StageConfig) -> tuple[int, int] 
 
 
 class CudaPoolWriter(PoolWriter):
-    """The producer's side. Raises CudaError if the slab cannot be had, or not read by `peer`."""
+    """The producer's side. devices: its GPU and the consumer's.
+
+    Raises CudaError if the consumer's could not read a slab.
+    """
 
     def __init__(
         self,
@@ -93,16 +100,17 @@ class CudaPoolWriter(PoolWriter):
         device, peer = devices
         if not cuda.can_access_peer(peer, device):
             raise CudaError(f"cuda:{peer} cannot read the memory of cuda:{device}")
-        cuda.use(device)
-        self._slab = cuda.allocate(layout.slots * layout.stride)
-        export = layout.export(memory)
-        export[:IPC_HANDLE_NBYTES] = np.frombuffer(cuda.export(self._slab), np.uint8)
-        export[IPC_HANDLE_NBYTES:] = np.frombuffer(epoch.to_bytes(8, "little"), np.uint8)
+        self._device = device
+        self._export = layout.export(memory)
+        self._slab: int | None = None  # 0: it could not be had
 
     def write(self, request_id: str, array: Any) -> Lease:
         """Copy an array of at most `slot_nbytes` into a free slot. Needs `has_credit`."""
         if isinstance(array, np.ndarray):
             return super().write(request_id, array)
+        slab = self._allocate() if self._slab is None else self._slab
+        if not slab:
+            return super().write(request_id, host_array(array))
         interface = array.__cuda_array_interface__
         dtype, shape = str(interface["typestr"]), tuple(interface["shape"])
         nbytes = prod(shape) * np.dtype(dtype).itemsize
@@ -110,9 +118,23 @@ class CudaPoolWriter(PoolWriter):
             raise ValueError("a payload on a device must be contiguous")
         slot, generation = self._take(request_id, nbytes)
         self._cuda.synchronise()  # whatever stream it is made on
-        self._cuda.copy(self._slab + slot * self.layout.stride, interface["data"][0], nbytes)
+        self._cuda.copy(slab + slot * self.layout.stride, interface["data"][0], nbytes)
         self._cuda.synchronise()
         return DeviceLease(slot, generation, self.epoch, dtype, shape)
+
+    def _allocate(self) -> int:
+        try:
+            self._cuda.use(self._device)
+            self._slab = self._cuda.allocate(self.layout.slots * self.layout.stride)
+            handle = self._cuda.export(self._slab)
+        except CudaError as error:
+            log.warning("payloads on cuda:%d go through the host's memory: %s", self._device, error)
+            self._slab = 0
+            return 0
+        self._export[:IPC_HANDLE_NBYTES] = np.frombuffer(handle, np.uint8)
+        epoch = self.epoch.to_bytes(8, "little")
+        self._export[IPC_HANDLE_NBYTES:] = np.frombuffer(epoch, np.uint8)
+        return self._slab
 
 
 class CudaPoolReader(PoolReader):

@@ -32,7 +32,8 @@ PATTERN = np.arange(2048, dtype=np.float32).reshape(64, 32)
 class PretendedCuda:
     """A runtime whose devices are buffers of this process. calls: what was asked, in order."""
 
-    def __init__(self, *, peers: bool = True) -> None:
+    def __init__(self, *, peers: bool = True, room: bool = True) -> None:
+        self._room = room
         self.calls: list[str] = []
         self.opened: set[int] = set()
         self._peers = peers
@@ -45,6 +46,9 @@ class PretendedCuda:
         return self._peers or device == peer
 
     def allocate(self, nbytes: int) -> int:
+        self.calls.append("allocate")
+        if not self._room:
+            raise CudaError("cudaMalloc: out of memory (2)")
         slab = ctypes.create_string_buffer(nbytes)
         self._slabs[ctypes.addressof(slab)] = slab
         return ctypes.addressof(slab)
@@ -115,6 +119,7 @@ def test_what_lies_on_a_device_is_read_there_and_the_rest_on_the_host() -> None:
 def test_both_sides_wait_for_their_device_before_a_lease_changes_hands() -> None:
     cuda, memory = PretendedCuda(), LAYOUT.create()
     writer, reader = writer_of(cuda, memory), CudaPoolReader(LAYOUT, memory, cuda, 0)
+    writer.write("a", Tensor(PATTERN))
     cuda.calls.clear()
     lease = writer.write("a", Tensor(PATTERN))
     assert cuda.calls == ["synchronise", "copy", "synchronise"]
@@ -123,6 +128,26 @@ def test_both_sides_wait_for_their_device_before_a_lease_changes_hands() -> None
     reader.finish()
     reader.finish()
     assert cuda.calls == ["synchronise"]
+
+
+def test_a_slab_is_allocated_once_and_not_before_it_is_needed() -> None:
+    cuda = PretendedCuda()
+    writer = writer_of(cuda, LAYOUT.create())
+    writer.write("a", PATTERN)
+    assert cuda.calls == []
+    for request_id in "bc":
+        writer.write(request_id, Tensor(PATTERN))
+    assert cuda.calls.count("allocate") == 1
+
+
+def test_without_room_for_a_slab_payloads_take_the_hosts_memory() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[omni]'")
+    cuda, memory = PretendedCuda(room=False), LAYOUT.create()
+    writer, reader = writer_of(cuda, memory), CudaPoolReader(LAYOUT, memory, cuda, 0)
+    leases = [writer.write("a", torch.from_numpy(PATTERN)) for _ in range(2)]
+    for lease in leases:
+        assert np.array_equal(reader.view(lease), PATTERN)
+    assert cuda.calls.count("allocate") == 1
 
 
 def test_a_slot_that_was_lent_again_is_stale() -> None:
