@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -383,12 +383,13 @@ class Runner:
         request = self._requests.get(output.request_id)
         if request is None or request.closing:
             return
-        whole = output.array
-        if whole is not None and not isinstance(self._writer, CudaPoolWriter):
-            whole = host_array(whole)
-        arrays: list[Array | None] = [whole]
-        if whole is not None and self._writer is not None:
-            arrays = list(cut(whole, self._writer.layout.slot_nbytes))
+        arrays: Sequence[Array | None] = [None]
+        try:
+            if output.array is not None:
+                arrays = self._parts_of(output.array)
+        except ValueError as error:  # what one request cannot be sent is no reason for all to fail
+            self._fail([output.request_id], error)
+            return
         for part, array in enumerate(arrays):
             request.outbox.append(_Part(output.message, array, part, len(arrays)))
         if isinstance(output.message, End | Failed):
@@ -396,6 +397,14 @@ class Runner:
             assert self._stage is not None
             self._stage.close(output.request_id)
         self._flush(output.request_id, request)
+
+    def _parts_of(self, array: Array) -> list[Array]:
+        """As they fit the link. Raises ValueError if they cannot."""
+        if not isinstance(self._writer, CudaPoolWriter):
+            array = host_array(array)
+        if self._writer is not None:
+            return cut(array, self._writer.layout.slot_nbytes)
+        return [array]
 
     def _flush(self, request_id: str, request: _Request) -> None:
         while request.outbox:

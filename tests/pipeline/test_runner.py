@@ -190,6 +190,21 @@ def test_an_array_larger_than_a_slot_comes_in_ordered_parts(
     assert peer.receive(Emit).message == TextDelta("after")
 
 
+def test_an_output_that_no_slot_can_take_fails_its_request_alone(
+    start_runner: Callable[..., Peer],
+) -> None:
+    def action(work: Work) -> list[Output]:
+        columns = LAYOUT.slot_nbytes if work.request_id == "vast" else 4
+        return [Output(work.request_id, Audio(0), np.zeros((2, columns), np.int16))]
+
+    peer = start_runner(action)
+    begin(peer, "vast", "modest")
+    failed = peer.receive(Emit)
+    assert (failed.request_id, failed.message.code) == ("vast", "probe_error")
+    assert "does not fit a slot" in failed.message.message
+    assert peer.receive(Emit).request_id == "modest"
+
+
 def test_a_request_without_credit_does_not_step_and_others_do(
     start_runner: Callable[..., Peer],
 ) -> None:
