@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.messages import Condition, End, Frames, Plan, Start
+from pipeline.messages import Condition, End, Failed, Frames, Plan, Start
 from pipeline.stage import Array, Batch, Input, Output, Stage, StageError, StageSettings, Work
+from pipeline.stages.omni_batch import CacheBatch
 from pipeline.stages.omni_checkpoint import (
     CheckpointError,
     checkpoint_folder,
@@ -66,8 +67,11 @@ class Qwen3OmniTalker(Stage):
     voices: which of the checkpoint's speakers a voice of the server is; others share them out.
     """
 
+    batched = True
+
     def __init__(self, settings: StageSettings) -> None:
         self._settings = settings
+        self._caches = CacheBatch()
         self._replies: dict[str, _Reply] = {}
 
     def load(self) -> None:
@@ -119,32 +123,46 @@ class Qwen3OmniTalker(Stage):
 
     def close(self, request_id: str) -> None:
         """Drop a reply."""
-        self._replies.pop(request_id, None)
+        if (reply := self._replies.pop(request_id, None)) is not None:
+            self._caches.drop(reply)
 
     @torch.inference_mode()
     def step(self, batch: Batch) -> list[Output]:
-        """A frame of each reply whose text is there."""
-        return [output for work in batch for output in self._advance(work)]
+        """A frame of each reply whose text is there, all of them in one pass."""
+        outputs: list[Output] = []
+        going: list[tuple[_Reply, torch.Tensor]] = []
+        for work in batch:
+            reply = self._replies[work.request_id]
+            try:
+                for given in work.inputs:
+                    self._take_in(reply, given)
+            except StageError as error:  # the others of the batch go on
+                outputs.append(Output(work.request_id, Failed(error.code, str(error))))
+                continue
+            if reply.code is None and reply.rows:
+                self._begin(reply)
+            if reply.code is None:
+                outputs += [Output(work.request_id, End())] if reply.ended else []
+            elif self._is_over(reply):
+                outputs += self._end(reply)
+            elif (text := self._next_text(reply)) is not None:
+                going.append((reply, text))
+                work.more = True
+        return outputs + self._go_on(going) if going else outputs
 
-    def _advance(self, work: Work) -> list[Output]:
-        reply = self._replies[work.request_id]
-        for given in work.inputs:
-            self._take_in(reply, given)
-        if reply.code is None:
-            if not reply.rows:
-                return [Output(work.request_id, End())] if reply.ended else []
-            self._begin(reply)
-        over = reply.code == self._config.codec_eos_token_id or reply.frames >= self._limit
-        if over:
-            return self._end(reply)
-        text = self._next_text(reply)
-        if text is None:
-            return []
-        frame = self._frame(reply, text)
-        reply.frames += 1
-        work.more = True
-        spans = reply.words.at(reply.frames, over=reply.ended and reply.eos_given)
-        return [Output(work.request_id, Frames(alignment=spans, exact=False), frame)]
+    def _is_over(self, reply: _Reply) -> bool:
+        return reply.code == self._config.codec_eos_token_id or reply.frames >= self._limit
+
+    def _go_on(self, going: list[tuple[_Reply, torch.Tensor]]) -> list[Output]:
+        outputs = []
+        replies = [reply for reply, _ in going]
+        frames = self._frames(replies, torch.cat([text for _, text in going]))
+        for reply, frame in zip(replies, frames, strict=True):
+            reply.frames += 1
+            spans = reply.words.at(reply.frames, over=reply.ended and reply.eos_given)
+            message = Frames(alignment=spans, exact=False)
+            outputs.append(Output(reply.start.request_id, message, frame[None]))
+        return outputs
 
     def _take_in(self, reply: _Reply, given: Input) -> None:
         match given.message:
@@ -216,7 +234,10 @@ class Qwen3OmniTalker(Stage):
             sound = torch.from_numpy(user[at]).to(self._device, self._dtype)
             turns[:, at] = model.hidden_projection(sound[None])
         reply.prompt = None
-        self._forward(reply, torch.cat([turns, text], dim=1))
+        rows = torch.cat([turns, text], dim=1)
+        out = self._forward(rows, torch.arange(rows.shape[1])[None], None)
+        reply.cache, reply.position = out.cache, rows.shape[1]
+        self._take_out([reply], out)
 
     def _project(self, rows: Array) -> torch.Tensor:
         tensor = torch.from_numpy(rows).to(self._device, self._dtype)
@@ -234,48 +255,71 @@ class Qwen3OmniTalker(Stage):
         assert isinstance(text, torch.Tensor)
         return text
 
-    def _frame(self, reply: _Reply, text: torch.Tensor) -> Array:
-        """All codes of this frame, and then the first of the next. [1, groups]"""
-        assert reply.code is not None
-        reply.seen.add(reply.code)
-        codes, embedded = self._residuals(reply)
-        self._forward(reply, embedded + text)
-        return np.array([codes], np.int32)
+    def _frames(self, replies: list[_Reply], texts: torch.Tensor) -> Array:
+        """All codes of these frames, and then the first of the next ones. [replies, groups]"""
+        for reply in replies:
+            assert reply.code is not None
+            reply.seen.add(reply.code)
+        codes, embedded = self._residuals(replies)
+        cache, mask = self._caches.join(replies)
+        positions = torch.tensor([[reply.position] for reply in replies])
+        if mask is not None:
+            mask = mask.to(self._device)
+        out = self._forward(embedded + texts, positions, cache, mask)
+        self._caches.advance(out.cache)
+        for reply in replies:
+            reply.position += 1
+        self._take_out(replies, out)
+        return np.array(codes, np.int32).T
 
-    def _residuals(self, reply: _Reply) -> tuple[list[int], torch.Tensor]:
+    def _residuals(self, replies: list[_Reply]) -> tuple[list[list[int]], torch.Tensor]:
+        """(codes [groups][replies], the sum of what all codes of a frame are embedded as)"""
         predictor = self._model.code_predictor
-        first = torch.tensor([[reply.code]], device=self._device)
-        embedded = self._model.get_input_embeddings()(first)
-        codes, summed = [int(first)], embedded
-        given, cache = torch.cat([reply.hidden, embedded], dim=1), None
+        first = [reply.code for reply in replies if reply.code is not None]
+        embedded = self._model.get_input_embeddings()(self._column(first))
+        codes, summed = [first], embedded
+        given = torch.cat([torch.cat([reply.hidden for reply in replies]), embedded], dim=1)
+        cache = None
         for group in range(self._config.num_code_groups - 1):
             out = predictor.model(inputs_embeds=given, cache=cache, use_cache=True)
             cache = out.cache
-            scores = predictor.lm_head[group](out.last_hidden_state[0, -1])
-            code = pick(scores, self._residual, reply.generator)
-            given = predictor.get_input_embeddings()[group](
-                torch.tensor([[code]], device=self._device)
-            )
-            codes.append(code)
+            scores = predictor.lm_head[group](out.last_hidden_state[:, -1])
+            picked = [
+                pick(row, self._residual, reply.generator)
+                for row, reply in zip(scores, replies, strict=True)
+            ]
+            given = predictor.get_input_embeddings()[group](self._column(picked))
+            codes.append(picked)
             summed = summed + given
         return codes, summed
 
-    def _forward(self, reply: _Reply, rows: torch.Tensor) -> None:
-        end = reply.position + rows.shape[1]
-        positions = torch.arange(reply.position, end, device=self._device).expand(3, 1, -1)
-        out = self._model(
+    def _column(self, ids: list[Any]) -> torch.Tensor:
+        return torch.tensor(ids, device=self._device)[:, None]
+
+    def _forward(
+        self,
+        rows: torch.Tensor,
+        positions: torch.Tensor,
+        cache: Any,
+        mask: torch.Tensor | None = None,
+    ) -> Any:
+        return self._model(
             inputs_embeds=rows,
-            position_ids=positions,
-            cache=reply.cache,
+            position_ids=positions.to(self._device).expand(3, -1, -1),
+            attention_mask=mask,
+            cache=cache,
             use_cache=True,
             output_hidden_states=True,
             generation_step=0,
         )
-        reply.cache, reply.position = out.cache, end
-        reply.hidden = out.hidden_states[0][-1][:, -1:]
-        scores = out.logits[0, -1].float()
-        scores = scores.masked_fill(self._suppressed, float("-inf"))
-        reply.code = pick(scores, self._first, reply.generator, reply.seen)
+
+    def _take_out(self, replies: list[_Reply], out: Any) -> None:
+        """The first code of each reply's next frame, and what its other codes come from."""
+        hidden = out.hidden_states[0][-1][:, -1:]
+        scores = out.logits[:, -1].float().masked_fill(self._suppressed, float("-inf"))
+        for row, reply in enumerate(replies):
+            reply.hidden = hidden[row : row + 1]
+            reply.code = pick(scores[row], self._first, reply.generator, reply.seen)
 
     def _speaker(self, voice: str) -> int:
         """A speaker of the checkpoint: the one of this name, the configured one, or any."""

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.messages import Audio, Condition, End, Plan, Start, TextDelta, Usage
+from pipeline.messages import Audio, Condition, End, Failed, Plan, Start, TextDelta, Usage
 from pipeline.stage import Array, Batch, Output, Stage, StageError, StageSettings, Work
+from pipeline.stages.omni_batch import CacheBatch
 from pipeline.stages.omni_checkpoint import (
     checkpoint_folder,
     dtype_of,
@@ -56,8 +57,11 @@ class Qwen3OmniThinker(Stage):
     """options: model (the checkpoint's folder), dtype, temperature and top_p of a request that
     names none."""
 
+    batched = True
+
     def __init__(self, settings: StageSettings) -> None:
         self._settings = settings
+        self._caches = CacheBatch()
         self._replies: dict[str, _Reply] = {}
 
     def load(self) -> None:
@@ -88,8 +92,8 @@ class Qwen3OmniThinker(Stage):
             self._tokenizer, config.thinker_config, self._device, self._dtype
         )
         with torch.inference_mode():
-            out = self._forward([config.im_start_token_id] * 4, 0, None)
-            self._forward([config.im_end_token_id], 4, out.cache)
+            out = self._forward([[config.im_start_token_id] * 4], torch.arange(4)[None], None)
+            self._forward([[config.im_end_token_id]], torch.tensor([[4]]), out.cache)
 
     def open(self, start: Start) -> None:
         """Make the prompt; its recordings come as inputs."""
@@ -115,31 +119,55 @@ class Qwen3OmniThinker(Stage):
 
     def close(self, request_id: str) -> None:
         """Drop a reply."""
-        self._replies.pop(request_id, None)
+        if (reply := self._replies.pop(request_id, None)) is not None:
+            self._caches.drop(reply)
 
     @torch.inference_mode()
     def step(self, batch: Batch) -> list[Output]:
-        """The prompt, or one token, of each reply."""
-        return [output for work in batch for output in self._advance(work)]
+        """The prompts of new replies, one by one, and a token of all others in one pass."""
+        outputs: list[Output] = []
+        going: list[tuple[_Reply, Work]] = []
+        for work in batch:
+            reply = self._replies[work.request_id]
+            try:
+                if not self._all_heard(reply, work):
+                    continue
+                if reply.token is None:
+                    outputs += self._begin(reply, work)
+                else:
+                    going.append((reply, work))
+            except StageError as error:  # the others of the batch go on
+                outputs.append(Output(work.request_id, Failed(error.code, str(error))))
+        return outputs + self._go_on(going) if going else outputs
 
-    def _advance(self, work: Work) -> list[Output]:
-        reply = self._replies[work.request_id]
-        if not self._all_heard(reply, work):
-            return []
-        if reply.token is None:
-            reply.ids, sound = self._hearing.take_in(reply.ids, reply.start, reply.recordings)
-            reply.recordings, reply.expected = [], 0
-            out = self._forward(reply.ids, 0, None, **sound)
-            reply.prompt = self._prompt_rows(reply, out)
-            outputs: list[Output] = []
-        else:
-            outputs = self._speak_from(reply)
-            position = len(reply.ids) + reply.made - 1
-            out = self._forward([reply.token], position, reply.cache)
+    def _begin(self, reply: _Reply, work: Work) -> list[Output]:
+        """The prompt."""
+        reply.ids, sound = self._hearing.take_in(reply.ids, reply.start, reply.recordings)
+        reply.recordings, reply.expected = [], 0
+        out = self._forward([reply.ids], torch.arange(len(reply.ids))[None], None, **sound)
+        reply.prompt = self._prompt_rows(reply, out)
         reply.cache = out.cache
-        reply.token = pick(out.logits[0, -1], reply.picking, reply.generator)
+        return self._pick(reply, work, out.logits[0, -1])
+
+    def _go_on(self, going: list[tuple[_Reply, Work]]) -> list[Output]:
+        """One token more of each."""
+        replies = [reply for reply, _ in going]
+        outputs = [output for reply in replies for output in self._speak_from(reply)]
+        cache, mask = self._caches.join(replies)
+        tokens = [[reply.token] for reply in replies]
+        positions = torch.tensor([[len(reply.ids) + reply.made - 1] for reply in replies])
+        if mask is not None:
+            mask = mask.to(self._device)
+        out = self._forward(tokens, positions, cache, attention_mask=mask)
+        self._caches.advance(out.cache)
+        for (reply, work), scores in zip(going, out.logits[:, -1], strict=True):
+            outputs += self._pick(reply, work, scores)
+        return outputs
+
+    def _pick(self, reply: _Reply, work: Work, scores: torch.Tensor) -> list[Output]:
+        reply.token = pick(scores, reply.picking, reply.generator)
         reply.made += 1
-        return outputs + self._tell(reply, work)
+        return self._tell(reply, work)
 
     def _all_heard(self, reply: _Reply, work: Work) -> bool:
         for given in work.inputs:
@@ -219,15 +247,15 @@ class Qwen3OmniThinker(Stage):
         array = np.ascontiguousarray(rows.float().cpu().numpy())
         return Output(reply.start.request_id, condition, array)
 
-    def _forward(self, ids: list[int], position: int, cache: Any, **sound: Any) -> Any:
+    def _forward(
+        self, ids: list[list[Any]], positions: torch.Tensor, cache: Any, **inputs: Any
+    ) -> Any:
         """One pass. Positions are told, so that the model keeps nothing of a request."""
-        tokens = torch.tensor([ids], device=self._device)
-        positions = torch.arange(position, position + len(ids), device=self._device)
         return self._model(
-            input_ids=tokens,
-            position_ids=positions.expand(3, 1, -1),
+            input_ids=torch.tensor(ids, device=self._device),
+            position_ids=positions.to(self._device).expand(3, -1, -1),
             cache=cache,
             use_cache=True,
             output_hidden_states=True,
-            **sound,
+            **inputs,
         )

@@ -18,7 +18,7 @@ from servers import scripted
 
 from audio.encoding import encode_file
 from bench.client import open_client
-from bench.server import Server, start_server
+from bench.server import Server, ServerError, start_server
 from pipeline.messages import RECORDING, PromptItem
 from pipeline.models.tiny_qwen3_omni import make_tiny_qwen3_omni
 from pipeline.stages.omni_text import OmniTokenizer
@@ -117,6 +117,15 @@ def test_a_recording_in_a_chat_is_heard_and_not_written_down(
     assert choice.message.audio.transcript == said(folder, wanted)
     with wave.open(io.BytesIO(base64.b64decode(choice.message.audio.data))) as file:
         check_sound(np.frombuffer(file.readframes(file.getnframes()), "<i2"), wanted)
+
+
+def test_a_checkpoint_that_cannot_be_used_ends_the_server_with_a_reason(tmp_path: Path) -> None:
+    stages = scripted()
+    stages["talker"] |= {"kind": "qwen3_omni_talker", "options": {"model": str(tmp_path)}}
+    with pytest.raises(ServerError, match=r"no checkpoint here") as refusal:
+        with start_server({"stages": stages}, ready_timeout_s=60):
+            pass
+    assert "ended with code 1" in str(refusal.value)
 
 
 async def test_a_realtime_reply_is_the_same(

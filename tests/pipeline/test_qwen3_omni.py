@@ -33,6 +33,7 @@ from pipeline.messages import (
     Audio,
     Condition,
     End,
+    Failed,
     Frames,
     Plan,
     PromptItem,
@@ -144,10 +145,9 @@ def test_a_recording_has_as_many_tokens_as_the_encoder_makes(frames: int) -> Non
 def test_recordings_that_are_not_there_fail_their_request(stages: Stages) -> None:
     item = PromptItem("user", RECORDING, recordings=(16_000,))
     start = replace(REQUESTS[0], request_id="deaf", items=(item,))
-    with pytest.raises(StageError, match="missing"):
-        StageDriver(stages.thinker).run(
-            start, [Input(Audio(10), np.zeros(10, np.int16)), Input(End())]
-        )
+    inputs = [Input(Audio(10), np.zeros(10, np.int16)), Input(End())]
+    outputs = StageDriver(stages.thinker).run(start, inputs)
+    assert [output.message for output in outputs] == [Failed("bad_audio", "recordings are missing")]
 
 
 def test_by_default_the_sound_is_within_a_stated_bound(folder: Path, official: Official) -> None:
@@ -183,7 +183,8 @@ def test_requests_in_between_each_other_are_as_if_alone(stages: Stages) -> None:
     for request_id, got in together.items():
         assert got.tokens == alone[request_id].tokens
         assert np.array_equal(got.codes, alone[request_id].codes)
-        assert np.array_equal(got.samples, alone[request_id].samples)
+        difference = got.samples.astype(int) - alone[request_id].samples
+        assert np.abs(difference).max() <= 1
 
 
 class Line:
@@ -199,20 +200,19 @@ class Line:
         for stage in self.stages:
             stage.open(start)
 
-    def step(self) -> None:
-        """Each stage once, if it has something to do."""
-        for place, stage in enumerate(self.stages):
-            given, self._queued[place] = self._queued[place], []
-            if not given and place not in self._more:
-                continue
-            work = Work(self.request_id, given)
-            made = stage.step([work])
-            (self._more.add if work.more else self._more.discard)(place)
-            self.outputs[place] += made
-            if place < 2:
-                self._queued[place + 1] += fed(made, (Condition, Frames)[place])
-            elif any(isinstance(output.message, End) for output in made):
-                self.close()
+    def work(self, place: int) -> Work | None:
+        """What this stage has to do for it."""
+        given, self._queued[place] = self._queued[place], []
+        return Work(self.request_id, given) if given or place in self._more else None
+
+    def take(self, place: int, work: Work, made: list[Output]) -> None:
+        """What this stage has made of it."""
+        (self._more.add if work.more else self._more.discard)(place)
+        self.outputs[place] += made
+        if place < 2:
+            self._queued[place + 1] += fed(made, (Condition, Frames)[place])
+        elif any(isinstance(output.message, End) for output in made):
+            self.close()
 
     def close(self) -> None:
         for stage in self.stages:
@@ -220,23 +220,38 @@ class Line:
         self.over = True
 
 
+def step(lines: list[Line], place: int) -> int:
+    """One step of a stage for all of these that have something to do there; how many that were."""
+    works = [(line, work) for line in lines if not line.over and (work := line.work(place))]
+    if works:
+        made = works[0][0].stages[place].step([work for _, work in works])
+        for line, work in works:
+            own = [output for output in made if output.request_id == line.request_id]
+            line.take(place, work, own)
+    return len(works)
+
+
 def interleaved(
     stages: Stages, starts: list[Start], random: np.random.Generator
 ) -> dict[str, Streamed]:
-    """All of them at once, in random order; a quarter may be aborted on the way."""
+    """All of them at once, any of them in a step; a quarter may be aborted on the way."""
     waiting, running, finished = list(starts), list[Line](), dict[str, Streamed]()
     may_abort = {start.request_id for start in starts[::4]}
+    largest = 0
     while waiting or running:
         if waiting and (not running or random.random() < 0.3):
             running.append(Line(stages, waiting.pop()))
-        line = running[random.integers(len(running))]
-        if line.request_id in may_abort and random.random() < 0.1:
-            line.close()
-        else:
-            line.step()
-            if line.over:
+        for line in running:
+            if line.request_id in may_abort and random.random() < 0.05:
+                line.close()
+        place = int(random.integers(3))
+        some = [line for line in running if random.random() < 0.7]
+        largest = max(largest, step(some, place))
+        for line in running:
+            if any(isinstance(output.message, End) for output in line.outputs[2]):
                 finished[line.request_id] = streamed(*line.outputs)
         running = [one for one in running if not one.over]
+    assert largest >= 4
     return finished
 
 
