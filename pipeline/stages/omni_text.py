@@ -67,6 +67,39 @@ class TextStream:
         return self._tokenizer.decode(self._ids)[len(self._told) :]
 
 
+class StopGuard:
+    """Text in, text out up to the first stop string; what may become one waits."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stop for stop in stops if stop)
+        self._held = ""
+        self.stopped = False
+
+    def push(self, text: str) -> str:
+        """What of it can be told now."""
+        self._held += text
+        ends = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        if ends:
+            self.stopped = True
+            told, self._held = self._held[: min(ends)], ""
+            return told
+        kept = max((_overlap(self._held, stop) for stop in self._stops), default=0)
+        cut = len(self._held) - kept
+        told, self._held = self._held[:cut], self._held[cut:]
+        return told
+
+    def flush(self) -> str:
+        """The rest: the reply is over, and it was no stop string."""
+        told, self._held = self._held, ""
+        return told
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of the text that a stop string begins with."""
+    longest = min(len(text), len(stop) - 1)
+    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
+
+
 def _load(folder: Path) -> Any:
     from tokenizers import Tokenizer
 

@@ -25,7 +25,7 @@ from pipeline.stages.omni_checkpoint import (
 )
 from pipeline.stages.omni_hearing import OmniHearing
 from pipeline.stages.omni_sampling import Picking, pick
-from pipeline.stages.omni_text import OmniTokenizer, TextStream
+from pipeline.stages.omni_text import OmniTokenizer, StopGuard, TextStream
 
 HEADER_TOKENS = 3
 """`<|im_start|>`, the role, a line feed."""
@@ -42,6 +42,7 @@ class _Reply:
     picking: Picking
     generator: torch.Generator
     text: TextStream
+    guard: StopGuard
     limit: int
     expected: int = 0  # samples of recordings
     recordings: list[Array] = field(default_factory=list)
@@ -113,6 +114,7 @@ class Qwen3OmniThinker(Stage):
                 sampling.seed if sampling.seed is not None else start.seed
             ),
             TextStream(self._tokenizer),
+            StopGuard(sampling.stop),
             MAX_TOKENS if sampling.max_tokens is None else sampling.max_tokens,
             expected=sum(sum(item.recordings) for item in start.items),
         )
@@ -183,14 +185,16 @@ class Qwen3OmniThinker(Stage):
         request_id, token = reply.start.request_id, reply.token
         assert token is not None
         usage = Usage(len(reply.ids), reply.made)
-        if token == self._config.im_end_token_id:
-            rest = self._text(reply, reply.text.flush())
-            return [*rest, Output(request_id, End("stop", usage))]
-        outputs = self._text(reply, reply.text.push(token), token)
-        if stopped := self._stop(reply):
-            return [*outputs, Output(request_id, stopped)]
-        if reply.made >= reply.limit:
-            outputs += self._text(reply, reply.text.flush())
+        ended = token == self._config.im_end_token_id
+        cut = not ended and reply.made >= reply.limit
+        tokens = () if ended else (token,)
+        text = reply.guard.push("" if ended else reply.text.push(token))
+        if (ended or cut) and not reply.guard.stopped:
+            text += reply.guard.push(reply.text.flush()) + reply.guard.flush()
+        outputs = self._text(reply, text, *tokens)
+        if ended or reply.guard.stopped:
+            return [*outputs, Output(request_id, End("stop", usage))]
+        if cut:
             return [*outputs, Output(request_id, End("length", usage))]
         work.more = True
         return outputs
@@ -200,12 +204,6 @@ class Qwen3OmniThinker(Stage):
         if not text and not tokens:
             return []
         return [Output(reply.start.request_id, TextDelta(text, token_ids=tokens))]
-
-    def _stop(self, reply: _Reply) -> End | None:
-        stops = reply.start.sampling.stop
-        if stops and any(stop in reply.said for stop in stops):
-            return End("stop", Usage(len(reply.ids), reply.made))
-        return None
 
     # -- what the Talker needs -------------------------------------------------------------------
 
