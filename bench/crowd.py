@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from websockets.asyncio.client import ClientConnection, connect
 
 RATE_HZ = 24_000
@@ -30,8 +31,12 @@ CREATE = json.dumps({"type": "response.create"})
 def append_frame(level: int) -> str:
     """An append of a 240 Hz square wave of this level; 0 is silence."""
     period = np.repeat([level, -level], 50)
-    samples = np.tile(period, RATE_HZ * APPEND_MS // 1000 // len(period)).astype("<i2")
-    audio = base64.b64encode(samples.tobytes()).decode()
+    return append_of(np.tile(period, RATE_HZ * APPEND_MS // 1000 // len(period)))
+
+
+def append_of(samples: NDArray[Any]) -> str:
+    """An append of these samples, at 24 kHz."""
+    audio = base64.b64encode(samples.astype("<i2").tobytes()).decode()
     return json.dumps({"type": "input_audio_buffer.append", "audio": audio})
 
 

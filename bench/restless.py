@@ -11,7 +11,7 @@ import base64
 import json
 import random
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +26,9 @@ SESSION_TURNS = 6
 SEEN = 12
 """Events that are told about when something hangs."""
 AGAIN_S, AWAY_S = 3.0, 0.05
-SPEECH_APPENDS, SILENCE_APPENDS = 8, 6
+TONE = (*[SPEECH] * 8, *[SILENCE] * 6)
+"""Speech to the scripted ears, and the silence after it."""
+
 SOUND = "response.output_audio.delta"
 DETECTION = {"type": "server_vad", "silence_duration_ms": 300}
 ODD = base64.b64encode(b"odd").decode()
@@ -54,7 +56,7 @@ class Tally:
 
 
 class Restless:
-    """One client after another. url, http: of the same server."""
+    """One client after another. url, http: of the same server; speech: appends of a turn."""
 
     def __init__(
         self,
@@ -63,7 +65,9 @@ class Restless:
         chance: random.Random,
         tally: Tally,
         patience_s: float,
+        speech: Sequence[str] = TONE,
     ) -> None:
+        self._speech = speech
         self._url = url
         self._http = http
         self._chance = chance
@@ -90,7 +94,7 @@ class Restless:
     async def leave(self, patience: asyncio.Timeout) -> None:
         """A session that is left in the middle of its first reply."""
         async with self._connect() as connection:
-            talk = Talk(connection, self._chance, self._tally.ends, self._seen)
+            talk = Talk(connection, self._chance, self._tally.ends, self._seen, self._speech)
             await talk.set_up()
             self._begin("leave", patience)
             await talk.leave()
@@ -135,7 +139,7 @@ class Restless:
     async def _have_session(self, patience: asyncio.Timeout) -> None:
         self._begin("connect", patience)
         async with self._connect() as connection:
-            talk = Talk(connection, self._chance, self._tally.ends, self._seen)
+            talk = Talk(connection, self._chance, self._tally.ends, self._seen, self._speech)
             await talk.set_up()
             for _ in range(self._chance.randint(1, SESSION_TURNS)):
                 (act,) = self._chance.choices(*ACTS)
@@ -154,7 +158,9 @@ class Talk:
         chance: random.Random,
         ends: Counter[str],
         seen: deque[str],
+        speech: Sequence[str],
     ) -> None:
+        self._speech = speech
         self.left = False
         self._connection = connection
         self._chance = chance
@@ -186,7 +192,7 @@ class Talk:
         await self._until(SOUND, "response.done")
         heard = False
         while not heard:  # what is said while the ears are replaced has to be said again
-            for frame in [SPEECH] * SPEECH_APPENDS + [SILENCE] * SILENCE_APPENDS:
+            for frame in self._speech:
                 await self._connection.send(frame)
             with suppress(TimeoutError):
                 async with asyncio.timeout(AGAIN_S):

@@ -25,11 +25,14 @@ from typing import Any
 
 import httpx
 
+from bench.clips import load_clips
+from bench.crowd import APPEND_MS, RATE_HZ, SILENCE, append_of
 from bench.footprint import Footprint, compare, read_footprint, wait_for_rest, workers
 from bench.machine import describe_machine, usable_cores
 from bench.report import print_report, render_table, summaries_json, summarise
-from bench.restless import Restless, Tally
+from bench.restless import TONE, Restless, Tally
 from bench.server import Server, end_on_sigterm, start_server
+from bench.wire import PcmWire
 from pipeline.config import STAGE_NAMES
 
 ROUNDS = 10
@@ -86,6 +89,14 @@ def scripted_stages() -> dict[str, Any]:
     }
 
 
+def spoken() -> tuple[str, ...]:
+    """Appends of a recording and of silence after it: a tone is no speech to the models."""
+    samples = PcmWire().from_clip(load_clips()[0].samples)
+    size = RATE_HZ * APPEND_MS // 1000
+    pieces = (samples[first : first + size] for first in range(0, len(samples), size))
+    return (*map(append_of, pieces), *[SILENCE] * 15)
+
+
 class Soak:
     """One server, its turns, and what was seen of it."""
 
@@ -94,6 +105,7 @@ class Soak:
         self._arguments = arguments
         self._chance = random.Random(arguments.seed)
         self._patience_s = 120.0 if arguments.embedded else 20.0
+        self._speech = spoken() if arguments.embedded else TONE
         self.tally = Tally()
         self.looks: list[Footprint] = []
         self.rest_s: list[float] = []
@@ -172,7 +184,14 @@ class Soak:
         self.looks.append(look)
 
     def _client(self, http: httpx.AsyncClient) -> Restless:
-        return Restless(self._server.realtime_url, http, self._chance, self.tally, self._patience_s)
+        return Restless(
+            self._server.realtime_url,
+            http,
+            self._chance,
+            self.tally,
+            self._patience_s,
+            self._speech,
+        )
 
     # -- the report ------------------------------------------------------------------------------
 
