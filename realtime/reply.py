@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -149,7 +150,11 @@ class Reply:
         self._listener.receive_message(self._start, end)
 
     async def _read(self) -> End | Failed:
-        async with aclosing(self._engine.submit(self._start, paced=True)) as messages:
+        # What was released before it could be submitted is no guess any more: the engine, which
+        # does not know it yet, has ignored that release, and would stop at its first chunk.
+        guess = self._start.speculative and not self._released.is_set()
+        start = replace(self._start, speculative=guess)
+        async with aclosing(self._engine.submit(start, paced=True)) as messages:
             async for message in messages:
                 self._tell_if_prepared(message)
                 match message:

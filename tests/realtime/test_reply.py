@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scripted_engine import ask, scripted_engine
 
 from pipeline.engine import Engine
 from pipeline.messages import (
@@ -184,6 +185,26 @@ async def test_what_the_engine_raises_comes_out() -> None:
         await make(ScriptedEngine(RuntimeError("broken")), Recorder()).run()
 
     assert caught.group_contains(RuntimeError, match="broken")
+
+
+async def test_a_guess_that_is_released_before_it_is_submitted_is_spoken_to_its_end() -> None:
+    text = "Many words, and more than one chunk of them."
+    recorder = Recorder()
+    async with scripted_engine(thinker={"text": text}) as engine, asyncio.timeout(10):
+        reply = Reply(
+            engine,
+            replace(ask("r"), speculative=True),
+            ByteEncoder,
+            recorder,
+            lead_ms=60_000,
+            clock=lambda: 12.0,
+            zero_s=10.0,
+        )
+        reply.release({})
+        await reply.run()
+    assert isinstance(recorder.log[-1], End)
+    sent = sum(one for one in recorder.log if isinstance(one, int))
+    assert sent == len(text) * 50 * 24 + 4  # 50 ms a character, and the encoder's tail
 
 
 async def test_a_speculative_reply_tells_nothing_until_it_is_released() -> None:
