@@ -17,6 +17,7 @@ from pipeline.engine import Engine
 from realtime.client_secrets import ClientSecrets
 from realtime.config import Config
 from realtime.engine_metrics import EngineCollector
+from realtime.heap import Heap
 from realtime.loop_lag import LoopLag
 from realtime.metrics import Metrics
 from realtime.rest.audio_history import AudioHistory
@@ -52,6 +53,7 @@ class Service:
         self.client_secrets = ClientSecrets(config.client_secret_key)
         self.metrics = Metrics()
         self.metrics.registry.register(EngineCollector(engine.stats))
+        self._heap = Heap()
         self.loop_lag = LoopLag()
         self.metrics.registry.register(self.loop_lag)
         self.metrics.watch_ready(lambda: float(self.why_not_ready() is None))
@@ -112,8 +114,12 @@ class Service:
 
     def note_end(self) -> None:
         """A session or a request is over."""
-        if self.draining.is_set() and not self.sessions and not self.rest_requests:
+        if self.sessions or self.rest_requests:
+            return
+        if self.draining.is_set():
             self.drained.set()
+        else:
+            self._heap.rest()
 
     async def stop(self) -> None:
         """Take no more sessions and end the engine."""
