@@ -42,13 +42,17 @@ class StagesConfig(BaseModel):
 
 
 class WatermarkConfig(BaseModel):
-    """The mark in all generated audio. key: empty for one that is made once and kept in `home`."""
+    """The mark in all generated audio. key: empty for one that is made once and kept in `home`.
+
+    weights: of AudioSeal's generator: a card of its package or a file. Empty: its streaming card.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     enabled: bool = True
-    backend: Literal["sori"] = "sori"
+    backend: Literal["sori", "audioseal"] = "sori"
     key: str = ""
+    weights: str = ""
     payload: int = Field(0, ge=0, le=0xFFFF)
 
 

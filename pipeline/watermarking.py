@@ -22,25 +22,36 @@ class Mark(Plain):
 
     backend: str
     payload: int
-    key: bytes = field(repr=False)
+    key: bytes = field(repr=False)  # empty for a backend that takes none
+    weights: str = ""
 
 
 def mark_of(config: EngineConfig) -> Mark | None:
     """None if the configuration turns it off. Raises StartFailed if there can be no key."""
     if not config.watermark.enabled:
         return None
-    return Mark(config.watermark.backend, config.watermark.payload, watermark_key(config))
+    wish = config.watermark
+    key = watermark_key(config) if wish.backend == "sori" else b""
+    return Mark(wish.backend, wish.payload, key, wish.weights)
 
 
 def marked(stage: Stage, mark: Mark) -> Stage:
-    """The stage with a mark in its audio. Raises ImportError if the backend is not installed."""
+    """The stage with a mark in its audio. Raises as `watermark_factory`."""
     # The server, which only passes marks on, need not load what makes them.
     from pipeline.stages.marked_voicebox import MarkedVoiceBox
 
-    return MarkedVoiceBox(stage, _factory(mark))
+    return MarkedVoiceBox(stage, watermark_factory(mark))
 
 
-def _factory(mark: Mark) -> Callable[[], Watermark]:
+def watermark_factory(mark: Mark) -> Callable[[], Watermark]:
+    """Makes the watermark of one stream after the other.
+
+    Raises ImportError if the backend is not installed, RuntimeError if it has no weights.
+    """
+    if mark.backend == "audioseal":
+        from pipeline.stages.audioseal_mark import AudioSealMark, load_generator
+
+        return partial(AudioSealMark, load_generator(mark.weights, mark.payload))
     from audio.watermark.embedder import Embedder
 
     return partial(Embedder, mark.key, mark.payload)

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from audio.watermark.scan import Detection
 
 
+ONLY_SORI = (
+    "watermark.backend is audioseal, whose marks its own detector reads; "
+    "to look for Sori's, set watermark.backend to sori"
+)
+
+
 class MarkingError(Exception):
     """The file cannot be read, or not marked. The message says why."""
 
@@ -27,6 +33,8 @@ def detect(config: EngineConfig, file: Path, threshold: float) -> Detection:
     from audio.watermark import scan
     from audio.watermark.grid import RATE_HZ
 
+    if config.watermark.backend != "sori":
+        raise MarkingError(ONLY_SORI)
     if not 0.0 < threshold < 1.0:
         raise MarkingError(f"--threshold must lie between 0 and 1, not {threshold:g}")
     try:
@@ -39,6 +47,8 @@ def embed(config: EngineConfig, file: Path, output: Path, payload: int | None = 
     """Write the recording, as 24 kHz mono, with a mark in it. Raises MarkingError."""
     from audio.watermark.embedder import Embedder
 
+    if config.watermark.backend != "sori":
+        raise MarkingError(ONLY_SORI)
     if output.exists() and output.samefile(file):
         raise MarkingError(f"{output}: this is the recording itself; name another file")
     try:

@@ -32,8 +32,8 @@ class StageKind:
     hears: bool = False
 
 
-SECOND_NBYTES = (24_000 + 480) * 2
-"""A second of 24 kHz int16, and what the watermark may have held back of the one before."""
+SECOND_NBYTES = (24_000 + 9_600) * 2
+"""A second of 24 kHz int16, and what a watermark may have held back of the one before."""
 
 STAGES: dict[str, StageKind] = {
     "silero": StageKind("pipeline.stages.silero:Silero", model="silero-vad"),

@@ -15,6 +15,7 @@ from starlette.datastructures import UploadFile
 from audio.containers import ContainerError, read_audio
 from pipeline.config import EngineConfig
 from pipeline.watermark_key import watermark_key
+from realtime.marking import ONLY_SORI
 from realtime.rest.errors import MISSING, bad_request
 from realtime.rest.models import require_key
 from realtime.rest.recordings import unreadable
@@ -36,6 +37,8 @@ async def detect_watermark(request: Request) -> dict[str, Any]:
         if name not in ("file", "threshold"):
             raise bad_request(f"Unknown parameter: '{name}'.", name, "unknown_parameter")
     file, threshold = _file(form), _threshold(form)
+    if service.config.watermark.backend != "sori":
+        raise bad_request(ONLY_SORI, "file", "unsupported_value")
     with place(service):
         return await while_connected(request.receive, _detect(file, threshold, service.config))
 
