@@ -240,11 +240,12 @@ class Reset(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Usage(Plain):
-    """Tokens of a request."""
+    """Tokens of a request. audio_tokens: those of the input that are sound."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    audio_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.messages import INPUT_RATE_HZ, Start
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A part of an item as it was said, for a Thinker that hears. data: as in `Transcribe`.
+
+    Two are the same if they are the same part: a guess knows less of the silence after it than the
+    turn that it becomes.
+    """
+
+    item_id: str
+    content_index: int
+    data: bytes = field(compare=False)
+    format: str = field(compare=False)
+    rate_hz: int = field(compare=False)
+    seconds: float = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +54,14 @@ class StartReply:
 
     A speculative one gives nothing back until it is released.
     format: wire name of the audio format the reply is encoded in; rate_hz: its sample rate.
+    recordings: one for each RECORDING in the texts of the items, in order; their lengths are not in
+    the items yet.
     """
 
     start: Start
     format: str
     rate_hz: int
+    recordings: tuple[Recording, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

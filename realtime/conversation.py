@@ -6,11 +6,12 @@ the words that were heard; the model reads transcripts that the client did not a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pipeline.messages import OUTPUT_RATE_HZ, PromptItem, ToolCall
+from pipeline.messages import OUTPUT_RATE_HZ
 from realtime import errors
+from realtime.commands import Recording
 from realtime.kept_audio import KeptAudio
 from realtime.protocol.config import AnyFormat
 from realtime.protocol.items import (
@@ -22,7 +23,6 @@ from realtime.protocol.items import (
     InputText,
     OutputAudio,
     OutputText,
-    SystemMessage,
     UserMessage,
 )
 
@@ -84,10 +84,12 @@ class Entry:
     """An item and what only the server knows of it.
 
     transcripts: of the audio parts by content index; None while it is being made, "" if it failed.
+    recordings: of the parts that the Thinker hears itself.
     """
 
     item: AnyItem
     transcripts: dict[int, str | None] = field(default_factory=dict)
+    recordings: dict[int, Recording] = field(default_factory=dict)
     spoken: Spoken | None = None
 
     @property
@@ -99,6 +101,18 @@ class Entry:
     def pending(self) -> bool:
         """Whether a transcript of it is being made."""
         return None in self.transcripts.values()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the Thinker can take it: each part can be read or heard."""
+        return all(
+            text is not None or index in self.recordings for index, text in self.transcripts.items()
+        )
+
+    @property
+    def wordless(self) -> bool:
+        """Whether it is known that there are no words in it."""
+        return not self.pending and not self.text()
 
     @property
     def in_progress(self) -> bool:
@@ -120,15 +134,16 @@ class Entry:
             self.item = self.item.model_copy(update={"content": tuple(parts)})
 
     def text(self) -> str:
-        """What the model reads of a message."""
+        """The words of a message, as far as they are known."""
         if self.spoken is not None:
             return self.spoken.heard_text()
         if isinstance(self.item, FunctionCall | FunctionCallOutput):
             return ""
-        texts = [self._part_text(index, part) for index, part in enumerate(self.item.content)]
+        texts = [self.part_text(index, part) for index, part in enumerate(self.item.content)]
         return "\n".join(text for text in texts if text)
 
-    def _part_text(self, index: int, part: object) -> str:
+    def part_text(self, index: int, part: object) -> str:
+        """The words of one part."""
         match part:
             case InputText(text=text) | OutputText(text=text):
                 return text
@@ -140,11 +155,15 @@ class Entry:
 
 
 class Conversation:
-    """Items in order. audio: of those that have some."""
+    """Items in order. audio: of those that have some.
 
-    def __init__(self, conversation_id: str, audio: KeptAudio) -> None:
+    max_heard_s: of recordings for the Thinker; older ones are only read.
+    """
+
+    def __init__(self, conversation_id: str, audio: KeptAudio, max_heard_s: float = 0.0) -> None:
         self.id = conversation_id
         self.audio = audio
+        self._max_heard_s = max_heard_s
         self._order: list[str] = []
         self._entries: dict[str, Entry] = {}
 
@@ -186,6 +205,16 @@ class Conversation:
         self._entries[entry.id] = entry
         self._order.insert(len(self._order) if place is None else place, entry.id)
 
+    def forget_old_recordings(self, new: Entry) -> None:
+        """Make room for an entry's recordings, in the conversation or about to be."""
+        left = self._max_heard_s
+        for entry in (new, *(self._entries[item_id] for item_id in reversed(self._order))):
+            if entry is new and left < self._max_heard_s:
+                continue  # counted already
+            left -= sum(recording.seconds for recording in entry.recordings.values())
+            if left < 0:
+                entry.recordings.clear()
+
     def remove(self, item_id: str) -> None:
         """Take an entry out."""
         self.audio.forget(item_id)
@@ -212,27 +241,3 @@ class Conversation:
         return any(
             isinstance(entry.item, FunctionCall) and entry.item.call_id == call_id for entry in self
         )
-
-
-def prompt_items(instructions: str, entries: Iterable[Entry]) -> tuple[PromptItem, ...]:
-    """The conversation as the Thinker reads it. What is still being written is left out."""
-    prompt = [PromptItem("system", instructions)] if instructions else []
-    for entry in entries:
-        if entry.in_progress:
-            continue
-        match entry.item:
-            case FunctionCall(status=status) as item:
-                if status == "incomplete":
-                    continue
-                call = ToolCall(item.call_id or "", item.name, item.arguments)
-                if prompt and prompt[-1].tool_calls:
-                    calls = (*prompt.pop().tool_calls, call)
-                else:
-                    calls = (call,)
-                prompt.append(PromptItem("assistant", tool_calls=calls))
-            case FunctionCallOutput(call_id=call_id, output=output):
-                prompt.append(PromptItem("tool", output, call_id=call_id))
-            case SystemMessage() | UserMessage() | AssistantMessage() as message:
-                if text := entry.text():
-                    prompt.append(PromptItem(message.role, text))
-    return tuple(prompt)

@@ -98,7 +98,7 @@ class Driver:
         self.quiet.set()
         opening = opening or Opening()
         self._dialect = Dialect(in_beta=opening.in_beta)
-        self._session = Session(new_settings(service.config, opening))
+        self._session = Session(new_settings(service.config, opening, hears=service.engine.hears))
         heard = self._session.input_format
         self._input_format = AudioFormat(heard.type, rate_of(heard))
         self._microphone: MicrophoneDecoder | None = None  # made with the first append
@@ -283,7 +283,7 @@ class Driver:
     async def _transcribe(self, command: Transcribe) -> None:
         decoder = MicrophoneDecoder(AudioFormat(command.format, command.rate_hz))
         try:
-            samples = decoder.decode(command.pcm)
+            samples = await _off_loop_if_long(command.pcm, lambda: decoder.decode(command.pcm))
         except CodecError as error:
             self._take_transcript(command.start, Failed("invalid_audio", str(error)))
             return
@@ -325,6 +325,7 @@ class Driver:
             clock=self._clock,
             zero_s=min(points.values(), default=now_s),
             points={**points, "reply_start": now_s},
+            recordings=command.recordings,
             on_underrun=self._service.metrics.underruns.inc,
         )
         if not command.start.speculative:
@@ -356,8 +357,8 @@ class Driver:
         logger.info("reply %s: %s", start.request_id, dict(timings_ms))
 
 
-def new_settings(config: Config, opening: Opening) -> SessionSettings:
-    """A fresh session under this configuration, opened like this."""
+def new_settings(config: Config, opening: Opening, *, hears: bool = False) -> SessionSettings:
+    """A fresh session under this configuration, opened like this. hears: the Thinker does."""
     session = SessionConfig(
         model=opening.model or config.model,
         instructions=config.instructions,
@@ -380,6 +381,7 @@ def new_settings(config: Config, opening: Opening) -> SessionSettings:
         max_kept_audio_bytes=config.max_kept_audio_bytes,
         transcribes=opening.transcribes,
         refuse_overflow=True,
+        max_heard_s=config.max_heard_s if hears else 0.0,
     )
 
 
@@ -392,5 +394,5 @@ async def _fail(error: Exception) -> None:
     raise error
 
 
-async def _off_loop_if_long(text: str, work: Callable[[], Result]) -> Result:
+async def _off_loop_if_long(text: str | bytes, work: Callable[[], Result]) -> Result:
     return await asyncio.to_thread(work) if len(text) > OFF_LOOP_CHARS else work()

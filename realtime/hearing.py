@@ -1,7 +1,8 @@
 """The user's words on their way from the Transcriber: to the model always, to the client if asked.
 
 The Thinker of a cascade hears through the Transcriber, so every audio item is transcribed; events
-about it go out only where the session has transcription on.
+about it go out only where the session has transcription on. A Thinker that hears gets the recording
+and waits for no transcript, which then only tells whether there were words, and where a turn ends.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipeline.messages import End, Failed, Plan, Start, TextDelta, TokenLogprob
-from realtime.commands import Abort, Transcribe
+from realtime.commands import Abort, Recording, Transcribe
 from realtime.conversation import Entry
 from realtime.interruption import is_echo
 from realtime.invented import is_invented
@@ -75,11 +76,12 @@ _AS_RECEIVED = Pcm(rate=16_000)
 
 
 class Hearing:
-    """Transcriptions under way in one session."""
+    """Transcriptions under way in one session. keeps_recordings: for a Thinker that hears."""
 
-    def __init__(self, out: Outgoing, session_id: str) -> None:
+    def __init__(self, out: Outgoing, session_id: str, *, keeps_recordings: bool = False) -> None:
         self._out = out
         self._session_id = session_id
+        self._keeps_recordings = keeps_recordings
         self._running: dict[str, _Listening] = {}
 
     def begin(
@@ -102,6 +104,11 @@ class Hearing:
         saying meanwhile, which is not taken for words of the user's. logprobs: tell them, too.
         """
         entry.transcripts[content_index] = None
+        rate_hz = rate_of(encoding)
+        if self._keeps_recordings:
+            entry.recordings[content_index] = Recording(
+                entry.id, content_index, audio, encoding.type, rate_hz, seconds
+            )
         request_id = self._out.new_id("transcribe")
         self._running[request_id] = _Listening(
             entry, content_index, seconds, shown and wish is not None, withheld, over
@@ -116,7 +123,7 @@ class Hearing:
             prompt=_prompt(wish) if wish is not None else "",
             token_logprobs=logprobs,
         )
-        self._out.ask(Transcribe(start, audio, encoding.type, rate_of(encoding)))
+        self._out.ask(Transcribe(start, audio, encoding.type, rate_hz))
 
     def receive(self, request_id: str, message: TextDelta | End | Failed) -> Heard | None:
         """Take the next message of a request; something once it is over."""

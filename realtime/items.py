@@ -57,6 +57,7 @@ class Items:
                 encoding,
                 logprobs=bool(config.include),
             )
+        conversation.forget_old_recordings(entry)
 
     def retrieve(self, config: SessionConfig, event: client.ConversationItemRetrieve) -> None:
         """An item as it is now, with its audio if that was kept."""

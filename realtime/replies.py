@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.messages import Alignment, End, Failed, PromptItem, TextDelta, ToolCallDelta
+from pipeline.messages import Alignment, End, Failed, TextDelta, ToolCallDelta
 from realtime import errors
 from realtime.commands import Abort, Pause, Release, Resume, StartReply
-from realtime.conversation import Conversation, Entry, prompt_items
+from realtime.conversation import Conversation, Entry
 from realtime.errors import ClientError
 from realtime.hearing import Heard, Hearing
 from realtime.item_intake import ItemAudio, take_in
 from realtime.outgoing import Outgoing
 from realtime.playback import Playback
+from realtime.prompt import Prompt, prompt_of
 from realtime.protocol.config import SessionConfig, rate_of
 from realtime.protocol.items import FunctionCall, ItemReference
 from realtime.protocol.responses import ResponseError, ResponseParams, StatusDetails
@@ -38,7 +39,7 @@ class _Guess:
     """
 
     reply: Reply
-    items: tuple[PromptItem, ...]
+    prompt: Prompt
     prepared: bool = False
 
 
@@ -149,13 +150,17 @@ class Replies:
             return
         if self._active is None:
             spec = spec_of(config, ResponseParams())
-            items = prompt_items(spec.instructions, self._conversation)
+            prompt = prompt_of(spec.instructions, self._conversation)
             guess = self._guess
-            if guess is not None and guess.items == items and guess.reply.spec == spec:
+            if guess is not None and guess.prompt == prompt and guess.reply.spec == spec:
                 self._guess = None
                 self._add(guess.reply)
             else:
-                self._add(Reply(self._out, spec, self._conversation))
+                reply = Reply(self._out, spec, self._conversation)
+                self._add(reply)
+                if entry.pending and self._all_ready(reply):
+                    # The Thinker hears: only whether there are words in it is still to be told.
+                    self._run(reply, prompt, speculative=True)
         self.drop_guess()
         assert self._active is not None
         self._active.awaited.append(entry)
@@ -164,14 +169,20 @@ class Replies:
     def guess(self, config: SessionConfig, entry: Entry) -> None:
         """Begin the reply to a turn that may be over. Nothing of it is told before `hold_for`."""
         entries = (*self._conversation, entry)
-        if self._active is not None or any(one.pending for one in entries) or not entry.text():
+        if entry.wordless:
+            self.drop_guess()
+            return
+        if self._active is not None or not all(one.ready for one in entries):
+            return
+        spec = spec_of(config, ResponseParams())
+        prompt = prompt_of(spec.instructions, entries)
+        guess = self._guess
+        if guess is not None and guess.prompt == prompt and guess.reply.spec == spec:
             return
         self.drop_guess()
-        spec = spec_of(config, ResponseParams())
         reply = Reply(self._out, spec, self._conversation)
-        items = prompt_items(spec.instructions, entries)
-        self._guess = _Guess(reply, items)
-        self._run(reply, items, speculative=True)
+        self._guess = _Guess(reply, prompt)
+        self._run(reply, prompt, speculative=True)
 
     @property
     def preparing(self) -> bool:
@@ -199,30 +210,41 @@ class Replies:
         """What it answers."""
         return tuple(self._conversation) if reply.context is None else reply.context
 
+    def _all_ready(self, reply: Reply) -> bool:
+        return all(entry.ready for entry in self._entries(reply))
+
     def _start_if_ready(self, reply: Reply) -> None:
-        entries = self._entries(reply)
-        if reply.state is not ReplyState.WAITING or any(entry.pending for entry in entries):
+        if reply.state is not ReplyState.WAITING or not self._all_ready(reply):
             return
         if reply.generation:  # it was begun as a guess
             reply.start()
             self._out.ask(Release(reply.id))
         else:
-            self._run(reply, prompt_items(reply.spec.instructions, entries), speculative=False)
+            self._run(reply, self._prompt(reply), speculative=False)
             reply.start()
         if self._doubted and reply is self._active:
             self._pause(reply)
 
-    def _run(self, reply: Reply, items: tuple[PromptItem, ...], *, speculative: bool) -> None:
+    def _prompt(self, reply: Reply) -> Prompt:
+        return prompt_of(reply.spec.instructions, self._entries(reply))
+
+    def _run(self, reply: Reply, prompt: Prompt, *, speculative: bool) -> None:
         self._generation += 1
-        reply.prepare(self._generation)
+        reply.prepare(self._generation, prompt)
         settings, voice = self._settings, reply.spec.voice
         if settings.voices and voice not in settings.voices:
             voice = settings.default_voice
         start = start_of(
-            reply, items, session_id=settings.session_id, voice=voice, speculative=speculative
+            reply,
+            prompt.items,
+            session_id=settings.session_id,
+            voice=voice,
+            speculative=speculative,
         )
         encoding = reply.spec.format
-        self._out.ask(StartReply(start, encoding.type, rate_of(encoding)))
+        self._out.ask(
+            StartReply(start, encoding.type, rate_of(encoding), recordings=prompt.recordings)
+        )
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -230,7 +252,7 @@ class Replies:
         """A transcript has come, or will not come."""
         if heard.failure is not None:
             for reply in list(self._replies.values()):
-                waits = reply.state is ReplyState.WAITING
+                waits = reply.state is ReplyState.WAITING and not heard.entry.recordings
                 if waits and heard.entry in self._entries(reply):
                     self._fail(reply, heard.failure)
         self.release_held(heard.failure)
@@ -242,7 +264,9 @@ class Replies:
         reply = self._active
         if reply is None or reply.state is not ReplyState.HELD or self.user_is_speaking:
             return
-        if any(entry.text() for entry in reply.awaited):
+        unread = failure is not None and any(entry.recordings for entry in reply.awaited)
+        if unread or any(entry.text() for entry in reply.awaited):
+            reply = self._up_to_date(reply)
             reply.announce()
             self._start_if_ready(reply)
         elif not any(entry.pending for entry in reply.awaited):
@@ -251,6 +275,16 @@ class Replies:
             else:
                 reply.announce()
                 self._fail(reply, failure)
+
+    def _up_to_date(self, held: Reply) -> Reply:
+        """The same, or one in its place if it was begun before more was said."""
+        if not held.generation or held.prompt == self._prompt(held):
+            return held
+        reply = Reply(self._out, held.spec, self._conversation)
+        reply.awaited, reply.revisions = held.awaited, held.revisions
+        self._drop(held)
+        self._add(reply)
+        return reply
 
     def forget(self, entry: Entry) -> None:
         """An item is gone; what waited for it no longer does."""

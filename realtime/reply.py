@@ -28,6 +28,8 @@ from pipeline.messages import (
     Start,
     TextDelta,
 )
+from realtime.commands import Recording
+from realtime.heard_prompt import with_recordings
 from realtime.pacing import Clock, Pacer, Playhead
 
 PIECE_SAMPLES = OUTPUT_RATE_HZ // 5  # 200 ms: even flow, and frames far below 1 MiB
@@ -64,7 +66,7 @@ class Reply:
     """Runs one request to its end. Cancelling `run` stops it, and nothing more is sent.
 
     Times of the record are from `zero_s`, on `clock`; points: what happened before. A speculative
-    reply tells its listener nothing until `release`.
+    reply tells its listener nothing until `release`. recordings: in its prompt.
     """
 
     def __init__(
@@ -78,10 +80,12 @@ class Reply:
         clock: Clock,
         zero_s: float,
         points: Mapping[str, float] | None = None,
+        recordings: Sequence[Recording] = (),
         on_underrun: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._start = start
+        self._recordings = recordings
         self._make_encoder = make_encoder
         self._listener = listener
         self._clock = clock
@@ -150,11 +154,13 @@ class Reply:
         self._listener.receive_message(self._start, end)
 
     async def _read(self) -> End | Failed:
+        start, recordings = await with_recordings(self._start, self._recordings)
         # What was released before it could be submitted is no guess any more: the engine, which
         # does not know it yet, has ignored that release, and would stop at its first chunk.
         guess = self._start.speculative and not self._released.is_set()
-        start = replace(self._start, speculative=guess)
-        async with aclosing(self._engine.submit(start, paced=True)) as messages:
+        start = replace(start, speculative=guess)
+        submitted = self._engine.submit(start, recordings, paced=True)
+        async with aclosing(submitted) as messages:
             async for message in messages:
                 self._tell_if_prepared(message)
                 match message:

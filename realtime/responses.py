@@ -22,6 +22,7 @@ from pipeline.messages import Usage as Tokens
 from realtime.conversation import Conversation, Entry, Spoken
 from realtime.outgoing import Outgoing
 from realtime.output_items import OutputCall, OutputItem, OutputMessage, Place
+from realtime.prompt import Prompt
 from realtime.protocol import server
 from realtime.protocol.config import (
     AnyFormat,
@@ -109,6 +110,7 @@ class Reply:
         self.id = out.new_id("resp")
         self.spec = spec
         self.generation = 0
+        self.prompt: Prompt | None = None
         self.state = ReplyState.HELD
         self.context = context
         self.awaited: list[Entry] = []
@@ -154,9 +156,10 @@ class Reply:
         """It never was."""
         self.state = advance(self.state, ReplyTrigger.DROP)
 
-    def prepare(self, generation: int) -> None:
+    def prepare(self, generation: int, prompt: Prompt) -> None:
         """The cascade works on it; what carries another generation is not its own."""
         self.generation = generation
+        self.prompt = prompt
 
     def start(self) -> None:
         """What the cascade makes is wanted from now on."""
@@ -266,7 +269,8 @@ class Reply:
             input_tokens=tokens.input_tokens,
             output_tokens=tokens.output_tokens + audio,
             input_token_details=InputTokens(
-                text_tokens=tokens.input_tokens,
+                text_tokens=tokens.input_tokens - tokens.audio_tokens,
+                audio_tokens=tokens.audio_tokens,
                 cached_tokens=tokens.cached_tokens,
                 cached_tokens_details=CachedTokens(text_tokens=tokens.cached_tokens),
             ),

@@ -62,8 +62,10 @@ class Session:
         self._config = settings.config
         self._transcribes = settings.transcribes
         kept = KeptAudio(settings.max_item_audio_bytes, settings.max_kept_audio_bytes)
-        self._conversation = Conversation(settings.new_id("conv"), kept)
-        self._hearing = Hearing(self._out, settings.session_id)
+        self._conversation = Conversation(settings.new_id("conv"), kept, settings.max_heard_s)
+        self._hearing = Hearing(
+            self._out, settings.session_id, keeps_recordings=settings.max_heard_s > 0
+        )
         self._replies = Replies(settings, self._out, self._conversation, self._hearing)
         self._items = Items(self._out, self._conversation, self._hearing, self._replies)
         self._audio = UserAudio(

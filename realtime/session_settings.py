@@ -19,6 +19,7 @@ class SessionSettings:
     transcribes: whether it is a transcription session.
     backchannels: what a listener says without meaning to interrupt.
     refuse_overflow: answer audio beyond max_buffer_s with an error, instead of dropping the oldest.
+    max_heard_s: of recordings in a prompt, for a Thinker that hears; 0 for one that does not.
     """
 
     session_id: str
@@ -34,3 +35,4 @@ class SessionSettings:
     max_item_audio_bytes: int = 480_000
     max_kept_audio_bytes: int = 4 * 1024 * 1024
     max_parallel_responses: int = 8
+    max_heard_s: float = 0.0

@@ -196,6 +196,8 @@ class UserAudio:
             pcm = self._buffer.peek(turn.start_sample, heard_until)
             turn.guess = self._user_item(turn.item_id)
             self._transcribe(turn.guess, pcm, turn.over, withheld=True)
+            if turn.guess.ready:  # the Thinker hears: its reply need not wait for the words
+                self._guess_reply(turn.guess)
         self._end_turn_if_over()
 
     def _stop_turn(self, end_sample: int) -> None:
@@ -252,15 +254,19 @@ class UserAudio:
         turn = self._turn
         if turn is None or heard.entry is not turn.guess:
             return False
-        detection = self.config.audio.input.turn_detection
         if heard.failure is not None:
             self._drop_guess()  # the turn's end will ask again
         elif self._settle_doubt(turn):
             turn.stop_prob = heard.stop_prob
-            if detection is not None and detection.create_response:
-                self._replies.guess(self.config, heard.entry)
+            self._guess_reply(heard.entry)
         self._end_turn_if_over()
         return True
+
+    def _guess_reply(self, entry: Entry) -> None:
+        detection = self.config.audio.input.turn_detection
+        if detection is not None and detection.create_response:
+            self._conversation.forget_old_recordings(entry)
+            self._replies.guess(self.config, entry)
 
     def take_judgement(self, request_id: str, message: TurnEnd | Failed) -> None:
         """The answer to a Judge command. A late one is ignored."""
@@ -367,6 +373,7 @@ class UserAudio:
         say_added(self._out, self._conversation, entry)
         if guess is None:
             self._transcribe(entry, pcm, turn.over if turn is not None else "")
+            self._conversation.forget_old_recordings(entry)
         else:
             self._hearing.reveal(entry)
         return entry

@@ -184,7 +184,8 @@ class Qwen3OmniThinker(Stage):
     def _tell(self, reply: _Reply, work: Work) -> list[Output]:
         request_id, token = reply.start.request_id, reply.token
         assert token is not None
-        usage = Usage(len(reply.ids), reply.made)
+        sounds = reply.ids.count(self._hearing.token)
+        usage = Usage(len(reply.ids), reply.made, audio_tokens=sounds)
         ended = token == self._config.im_end_token_id
         cut = not ended and reply.made >= reply.limit
         tokens = () if ended else (token,)

@@ -40,7 +40,9 @@ class ScriptedEngine:
         self.released: list[str] = []
         self.closed = False
 
-    async def submit(self, start: Start, *, paced: bool) -> AsyncIterator[PipelineMessage]:
+    async def submit(
+        self, start: Start, audio: NDArray[np.int16] | None = None, *, paced: bool
+    ) -> AsyncIterator[PipelineMessage]:
         assert paced
         try:
             for message in self.messages:
