@@ -15,6 +15,9 @@ from torch import nn
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 
+DERIVED = ".inv_freq"
+"""Frequencies that some checkpoints carry, and that the model computes for itself."""
+
 _EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 
 
@@ -90,6 +93,7 @@ def load_part(
     that is not, or how much memory is missing.
     """
     state = _fuse_experts(dict(_weights(folder, prefix)))
+    state = {name: one for name, one in state.items() if not name.endswith(DERIVED)}
     if not state:
         raise CheckpointError(f"{folder}: there is no weight named {prefix}…")
     wanted = module.state_dict()
@@ -102,8 +106,11 @@ def load_part(
             shapes = f"{tuple(tensor.shape)} instead of {tuple(wanted[name].shape)}"
             raise CheckpointError(f"{folder}: the weight {prefix}{name} has the shape {shapes}")
     require_memory(sum(tensor.numel() for tensor in state.values()) * dtype.itemsize, device)
-    module.load_state_dict(state, strict=True)
-    module.to(device=device, dtype=dtype).eval()
+    # Cast here and not with the module: what it computed for itself, such as the frequencies of
+    # rotary embeddings, must keep its precision.
+    floats = {name: one.to(dtype) for name, one in state.items() if one.is_floating_point()}
+    module.load_state_dict(state | floats, strict=True, assign=True)
+    module.to(device).eval()
     module.requires_grad_(False)
 
 

@@ -24,6 +24,7 @@ from omni_oracle import (
 )
 from safetensors.torch import load_file, save_file
 from stage_driver import StageDriver
+from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeTalkerForConditionalGeneration
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
     _get_feat_extract_output_lengths,
 )
@@ -362,6 +363,15 @@ def test_too_little_memory_is_said_in_numbers(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 10, 1 << 40))
     with pytest.raises(CheckpointError, match=r"GiB free, and the weights need"):
         omni_checkpoint.require_memory(1 << 20, torch.device("cuda:0"))
+
+
+def test_rotary_frequencies_keep_their_precision(folder: Path) -> None:
+    config: Any = Qwen3OmniMoeConfig.from_pretrained(folder)
+    talker = Qwen3OmniMoeTalkerForConditionalGeneration(config.talker_config)
+    frequencies = talker.model.rotary_emb.inv_freq.clone()
+    omni_checkpoint.load_part(talker, folder, "talker.", torch.device("cpu"), torch.bfloat16)
+    assert torch.equal(talker.model.rotary_emb.inv_freq, frequencies)
+    assert {one.dtype for one in talker.parameters()} == {torch.bfloat16}
 
 
 def test_an_unknown_speaker_is_said(folder: Path) -> None:
