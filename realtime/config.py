@@ -91,6 +91,7 @@ class Config(EngineConfig):
     idle_timeout_s: float = Field(900.0, gt=0)
     max_buffer_s: float = Field(600.0, gt=0)
     max_heard_s: float = Field(120.0, gt=0)
+    max_turn_s: float = Field(60.0, ge=1)
     max_append_bytes: int = Field(1024 * 1024, ge=1024, le=15 * 1024 * 1024)
     ws_max_size: int = Field(32 * 1024 * 1024, ge=64 * 1024)
     max_item_audio_bytes: int = Field(480_000, ge=0, le=16 * 1024 * 1024)

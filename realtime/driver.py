@@ -382,6 +382,7 @@ def new_settings(config: Config, opening: Opening, *, hears: bool = False) -> Se
         transcribes=opening.transcribes,
         refuse_overflow=True,
         max_heard_s=config.max_heard_s if hears else 0.0,
+        max_turn_s=config.max_turn_s,
     )
 
 

@@ -20,6 +20,7 @@ class SessionSettings:
     backchannels: what a listener says without meaning to interrupt.
     refuse_overflow: answer audio beyond max_buffer_s with an error, instead of dropping the oldest.
     max_heard_s: of recordings in a prompt, for a Thinker that hears; 0 for one that does not.
+    max_turn_s: a turn that nothing has ended for so long is taken at its next pause.
     """
 
     session_id: str
@@ -36,3 +37,4 @@ class SessionSettings:
     max_kept_audio_bytes: int = 4 * 1024 * 1024
     max_parallel_responses: int = 8
     max_heard_s: float = 0.0
+    max_turn_s: float = 60.0

@@ -33,6 +33,9 @@ by waiting, and a user who goes on is not cut off."""
 LATER_JUDGEMENTS_MS = (400, 800)
 """Lengths of silence at which the sound is judged again, if it did not sound finished."""
 
+LONGEST_WAIT_FOR_PAUSE_MS = 5000
+"""How far a turn that is too long may go on until a pause, before it is cut in a word."""
+
 
 class Completeness(Enum):
     """What a transcript says of whether its speaker has finished."""
@@ -119,6 +122,14 @@ def required_silence_ms(eagerness: Eagerness, evidence: Evidence) -> int:
         sounds_finished = text is Completeness.FINISHED
         text = Completeness.UNCLEAR if text is Completeness.UNFINISHED else text
     return _PATIENCE_MS[eagerness][text, sounds_finished]
+
+
+def is_too_long(turn_ms: int, limit_ms: int, *, paused: bool) -> bool:
+    """Whether a turn that nothing has ended is taken as it is, for it has lasted limit_ms.
+
+    A voice that never rests, or a radio, would otherwise be kept for ever and never answered.
+    """
+    return turn_ms >= limit_ms + (0 if paused else LONGEST_WAIT_FOR_PAUSE_MS)
 
 
 # -- the text --------------------------------------------------------------------------------------

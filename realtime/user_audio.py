@@ -29,7 +29,7 @@ from realtime.protocol.config import SemanticVad, ServerVad, SessionConfig
 from realtime.protocol.items import InputAudio, UserMessage
 from realtime.replies import Replies
 from realtime.session_settings import SessionSettings
-from realtime.turn_end import Evidence, turn_has_ended
+from realtime.turn_end import Evidence, is_too_long, turn_has_ended
 from realtime.turns import Turns
 
 RESAMPLER_LAG_MS = 32
@@ -199,6 +199,14 @@ class UserAudio:
             if turn.guess.ready:  # the Thinker hears: its reply need not wait for the words
                 self._guess_reply(turn.guess)
         self._end_turn_if_over()
+        if self._turn is turn and self._is_too_long(turn, heard_until):
+            self._stop_turn(self._turns.end())
+
+    def _is_too_long(self, turn: OpenTurn, heard_until: int) -> bool:
+        assert self._turns is not None
+        lasted_ms = samples_to_ms(heard_until - turn.start_sample, INPUT_RATE_HZ)
+        limit_ms = int(self._settings.max_turn_s * 1000)
+        return is_too_long(lasted_ms, limit_ms, paused=self._turns.paused)
 
     def _stop_turn(self, end_sample: int) -> None:
         turn = self._turn
