@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = []
     with (
         bare_server() as (echo_url, echo_pid),
-        start_server(config(max(arguments.sessions))) as sori,
+        start_server(config(max(arguments.sessions), arguments.placement)) as sori,
     ):
         for sessions in arguments.sessions:
             for mode in arguments.modes:
@@ -69,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     document = {
         "bench": "overhead",
         "machine": describe_machine(),
+        "placement": arguments.placement,
         "rows": [asdict(r) for r in rows],
     }
     print_report(table(rows), document)
@@ -81,18 +82,29 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--sessions", type=int, nargs="+", default=list(CROWDS))
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each measurement")
+    parser.add_argument(
+        "--placement",
+        choices=("process", "thread"),
+        default="process",
+        help="of the stages; as threads of the server they cost no switch between processes",
+    )
     return parser
 
 
-def config(sessions: int) -> dict[str, Any]:
-    """A server without models, with room for the crowd."""
+def config(sessions: int, placement: str = "process") -> dict[str, Any]:
+    """A server without models, with room for the crowd. placement: of all its stages."""
     options: dict[str, dict[str, Any]] = {
         "thinker": {"text": TEXT},
         "talker": {"char_ms": CHAR_MS},
     }
     names = ("ears", "turn_detector", "transcriber", "thinker", "talker", "voicebox")
     stages = {
-        name: {"kind": f"scripted_{name}", "options": options.get(name, {})} for name in names
+        name: {
+            "kind": f"scripted_{name}",
+            "placement": placement,
+            "options": options.get(name, {}),
+        }
+        for name in names
     }
     return {"stages": stages, "max_sessions": sessions + 8, "max_requests": 2 * sessions + 64}
 

@@ -91,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--server-vad", action="store_true", help="turns end by 500 ms of silence")
     parser.add_argument("--clips", type=Path, default=DEFAULT_FOLDER, help="folder of recordings")
     parser.add_argument("--chart", type=Path, help="draw where the time goes into this SVG file")
-    parser.add_argument("--deadline-s", type=float, default=60.0, help="longest wait for a reply")
+    parser.add_argument("--deadline-s", type=float, default=120.0, help="longest wait for a reply")
     return parser
 
 

@@ -26,6 +26,7 @@ BENCHES = (
     "noises",
     "barge_in",
     "overhead",
+    "threads",
     "watermark",
     "users",
     "beside",
