@@ -108,7 +108,7 @@ REFUSALS = {
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is of another kind.",
     HTTPStatus.TOO_MANY_REQUESTS: "The server is at its limit; see Retry-After.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "A fault of the server.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "The models are not loaded; see Retry-After.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "A model is loading, or its worker has died; see Retry-After.",
 }
 
 

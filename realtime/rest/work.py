@@ -25,6 +25,10 @@ STATUSES = {
     "context_length_exceeded": HTTPStatus.BAD_REQUEST,
     "invalid_prompt": HTTPStatus.BAD_REQUEST,
     "invalid_schema": HTTPStatus.BAD_REQUEST,
+    "poisoned_request": HTTPStatus.BAD_REQUEST,  # not 5xx: SDKs would send it again by themselves
+    "worker_died": HTTPStatus.SERVICE_UNAVAILABLE,
+    "worker_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "synthesis_timeout": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """What a request's failure is in HTTP; anything else is the server's fault."""
 
@@ -82,13 +86,13 @@ async def _left(receive: Receive) -> None:
 def api_error(failure: Failed, param: str | None = None) -> ApiError:
     """A request that failed in the engine, before anything of it was sent."""
     status = STATUSES.get(failure.code, HTTPStatus.INTERNAL_SERVER_ERROR)
-    busy = status is HTTPStatus.TOO_MANY_REQUESTS
+    passes = status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
     return ApiError(
         status,
         failure.message,
         code=failure.code,
         param=param,
-        retry_after_s=RETRY_AFTER_S if busy else None,
+        retry_after_s=RETRY_AFTER_S if passes else None,
     )
 
 

@@ -469,6 +469,23 @@ def test_a_request_that_fails_in_the_engine_is_the_servers_fault(serve: Serve) -
         assert answer.json()["error"]["code"] == "scripted_fault"
 
 
+def test_a_worker_that_dies_is_a_reason_to_try_again_but_not_for_ever(serve: Serve) -> None:
+    server = serve({"stages": scripted(thinker={"faults": {"boom": "crash"}})})
+    url = f"{server.url}/v1/chat/completions"
+    body = {"model": "sori", "messages": [{"role": "user", "content": "boom"}]}
+    for stream in (False, True):
+        answer = httpx.post(url, json=body | {"stream": stream})
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "1"
+        error = answer.json()["error"]
+        assert (error["type"], error["code"]) == ("server_error", "worker_died")
+        wait_until(lambda: httpx.get(f"{server.url}/ready").status_code == 200, 10, "the worker")
+    refused = httpx.post(url, json=body)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "poisoned_request"
+    assert httpx.post(url, json=body | {"messages": HELLO}).status_code == 200
+
+
 def test_keys_do_not_share_what_was_said(serve: Serve) -> None:
     server = serve({"stages": scripted(), "api_keys": ["one", "two"]})
 
