@@ -53,6 +53,7 @@ from realtime.errors import ClientError
 from realtime.opening import Opening
 from realtime.pacing import Clock
 from realtime.protocol import InputAudioBufferAppend, ServerEvent
+from realtime.protocol.client import ResponseCancel
 from realtime.protocol.config import Audio, AudioOutput, SessionConfig, rate_of
 from realtime.protocol.dialect import Dialect
 from realtime.protocol.server import Committed, Error, RateLimitsUpdated, ResponseDone
@@ -130,6 +131,8 @@ class Driver:
             if isinstance(event, InputAudioBufferAppend):
                 await self._append(event)
             else:
+                if isinstance(event, ResponseCancel):
+                    self._tell_playback()
                 self._session.receive_client(event)
         except ClientError as error:
             self._session.receive_error(error)
@@ -275,7 +278,7 @@ class Driver:
             self._tasks.create_task(_fail(error))
 
     def _tell_playback(self) -> None:
-        """How far the listener is with the reply that speech would interrupt."""
+        """How far the listener is with the reply that speech, or the client, would interrupt."""
         sounding = self._session.sounding_response
         if sounding is not None and (reply := self._replies.get(sounding)) is not None:
             self._session.receive_playback(sounding, reply.played)

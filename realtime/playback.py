@@ -34,7 +34,7 @@ class Playback:
         return self.response_id is not None and (self._played or 0) < self._spoken.sent_samples
 
     def cut(self) -> None:
-        """The user speaks, and the client stops playing: the model forgets the rest.
+        """The user speaks or the client cancels, and stops playing: the model forgets the rest.
 
         Without a playhead nothing is known, and nothing is cut.
         """

@@ -358,6 +358,8 @@ class Replies:
         if reply.state is ReplyState.HELD:
             # To the client, a turn that has ended is being answered.
             reply.announce()
+        if reply is self._active:
+            self.playback.cut()
         self._cancel(reply, CANCELLED_BY_CLIENT)
 
     def interrupt(self) -> None:

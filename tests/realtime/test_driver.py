@@ -405,6 +405,31 @@ async def test_the_playhead_runs_on_after_the_end_and_cuts_what_was_not_heard(
     assert 10 <= len(said) <= 20
 
 
+async def test_a_cancelled_reply_is_cut_where_its_listener_was(scripted: Config) -> None:
+    text = "One two three four five six seven eight nine ten."
+    now = 100.0
+    config = scripted.model_copy(
+        update={"stages": scripted_stages(thinker={"text": text}, talker={"char_ms": 60})}
+    )
+    engine = WatchedEngine(config)
+    async with started(config, engine) as service, driving(service, clock=lambda: now) as wire:
+        await wire.update(audio={"input": {"turn_detection": None}})
+        await wire.ask()
+        sent_s = 0.0
+        while sent_s < 1.5:  # of 2.94 s, of which two may be sent before any has been played
+            delta = await wire.wait_for("response.output_audio.delta")
+            sent_s += len(base64.b64decode(delta["delta"])) / 2 / 24_000
+        now += 1.2
+        await wire.send("response.cancel")
+        assert (await wire.wait_for("response.done"))["response"]["status"] == "cancelled"
+        await wire.ask()
+        await wire.wait_for("response.created")
+        await wire.wait_for("response.output_item.added")
+
+    (said,) = [item.text for item in engine.replies[-1].items if item.role == "assistant"]
+    assert said == "One two three four"
+
+
 class WatchedEngine(Engine):
     """Remembers what it was asked to say."""
 

@@ -130,6 +130,44 @@ def test_only_the_last_reply_is_cut() -> None:
     assert remembered(pair) == ["One two three", "Four"]
 
 
+def test_a_client_that_cancels_has_stopped_playing() -> None:
+    pair = Pair()
+    pair.say("count")
+    pair.reply(TextDelta("One two three four"), Alignment(SPANS), 24_000)
+    play(pair, 9_000)
+    pair.send({"type": "response.cancel"})
+    pair.say("go on")
+
+    assert remembered(pair) == ["One"]
+    assert pair.of("conversation.item.truncated") == []
+    pair.check()
+
+
+def test_a_cancelled_reply_is_as_long_as_its_client_says() -> None:
+    pair = Pair()
+    pair.say("count")
+    pair.reply(TextDelta("One two three four"), Alignment(SPANS), 24_000)
+    play(pair, 9_000)
+    pair.send({"type": "response.cancel"})
+    assert truncate(pair, 700)[0]["audio_end_ms"] == 700
+    pair.say("go on")
+
+    assert remembered(pair) == ["One two"]
+
+
+def test_a_cancelled_response_beside_the_conversation_cuts_nothing() -> None:
+    pair = counting()
+    play(pair, 9_000)
+    spoken = pair.last(StartReply).start.request_id
+    pair.send({"type": "response.create", "response": {"conversation": "none"}})
+    beside = pair.of("response.created")[-1]["response"]["id"]
+    pair.send({"type": "response.cancel", "response_id": beside})
+    pair.session.receive_playback(spoken, 24_000)
+    pair.say("thanks")
+
+    assert remembered(pair) == ["One two three"]
+
+
 def test_without_interruption_nothing_is_cut() -> None:
     pair = Pair()
     pair.update(
