@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -122,9 +122,11 @@ class Cascade:
         stages: Stages,
         playhead: Playhead,
         recordings: NDArray[np.int16] | None = None,
+        pictures: Sequence[NDArray[np.uint8]] = (),
     ) -> None:
         self._start = start
         self._recordings = recordings
+        self._pictures = pictures
         self._stages = stages
         self._playhead = playhead
         self.outputs: asyncio.Queue[PipelineMessage] = asyncio.Queue(OUTPUT_QUEUE)
@@ -168,8 +170,10 @@ class Cascade:
             thinker = open_port(stages.thinker)
             thinker.begin()
             tasks.create_task(self._think(thinker))
-            if self._recordings is not None and stages.hearing is not None:
-                tasks.create_task(stages.hearing.feed(thinker, self._recordings))
+            given = self._recordings is not None or self._pictures
+            if given and stages.hearing is not None:
+                samples = np.zeros(0, np.int16) if self._recordings is None else self._recordings
+                tasks.create_task(stages.hearing.feed(thinker, samples, self._pictures))
         if start.plan is not Plan.TEXT:
             talker, voicebox = open_port(stages.talker), open_port(stages.voicebox)
             tasks.create_task(self._converse(talker))

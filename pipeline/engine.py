@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ from pipeline.messages import (
 from pipeline.precedence import Precedence
 from pipeline.semaphore import SynthesisSemaphore
 from pipeline.stages import STAGES
-from pipeline.suspects import Suspects
+from pipeline.suspects import Given, Suspects
 from pipeline.watermarking import mark_of
 from pipeline.worker import Worker, WorkerState
 
@@ -127,6 +127,7 @@ class Engine:
             Plan.JUDGE: ("turn_detector", HearingPool(self._links["server-turn_detector"])),
         }
         self.hears = STAGES[config.stages.thinker.kind].hears
+        self.sees = STAGES[config.stages.thinker.kind].sees
         ears = HearingPool(self._links["server-thinker"]) if self.hears else None
         self.semaphore = SynthesisSemaphore(
             config.max_concurrent_synthesis, config.max_queued_synthesis, config.synthesis_timeout_s
@@ -274,12 +275,18 @@ class Engine:
     # -- requests --------------------------------------------------------------------------------
 
     def submit(
-        self, start: Start, audio: NDArray[np.int16] | None = None, *, paced: bool = False
+        self,
+        start: Start,
+        audio: NDArray[np.int16] | None = None,
+        *,
+        pictures: Sequence[NDArray[np.uint8]] = (),
+        paced: bool = False,
     ) -> Reply:
         """Run a request; the stream always ends in End or Failed, and closing it aborts.
 
         audio: 16 kHz mono, for `Plan.TRANSCRIBE` and `Plan.JUDGE`; for others, the recordings in
         the prompt one after the other, if the Thinker hears.
+        pictures: those in the prompt, RGB [height, width, 3], if the Thinker sees.
         paced: synthesis keeps at most `synthesis_lead_ms` ahead of what `note_played` has told.
         """
         if start.request_id in self._requests:
@@ -295,17 +302,18 @@ class Engine:
             samples = audio if audio is not None else np.zeros(0, np.int16)
             work = partial(self._hear, start, samples, outputs)
         else:
-            cascade = Cascade(start, self._stages, playhead, audio)
+            cascade = Cascade(start, self._stages, playhead, audio, pictures)
             outputs, work = cascade.outputs, cascade.run
         reply = Reply(start.request_id, outputs, playhead)
         reply.abort = lambda: self._abort(reply)
         if len(self._requests) >= self.config.max_requests:
             reply.cut_short(Failed("rate_limit_exceeded", "the server is at its limit of requests"))
             return reply
-        if self._suspects.convicted(start, audio):
+        given = (*(() if audio is None else (audio,)), *pictures)
+        if self._suspects.convicted(start, given):
             reply.cut_short(Failed("poisoned_request", POISONED))
             return reply
-        task = self._own(self._watch(work, start, audio), start.request_id)
+        task = self._own(self._watch(work, start, given), start.request_id)
         self._requests[start.request_id] = (reply, task)
         if not start.background:
             self._precedence.press(start.request_id)
@@ -357,14 +365,14 @@ class Engine:
         self,
         work: Callable[[], Coroutine[Any, Any, End | Failed]],
         start: Start,
-        audio: NDArray[np.int16] | None,
+        given: Given,
     ) -> None:
         last = await work()
         if isinstance(last, Failed) and last.code == "worker_died":
             lives = sum(worker.epoch for worker in self.workers.values())
-            self._suspects.accuse(start, audio, death=lives)
+            self._suspects.accuse(start, given, death=lives)
         elif isinstance(last, End):
-            self._suspects.acquit(start, audio)
+            self._suspects.acquit(start, given)
 
     async def _hear(
         self,

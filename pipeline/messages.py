@@ -46,6 +46,9 @@ class ToolCall(Plain):
 RECORDING = "\ufffc"
 """Where a recording stands in a text: Unicode's object replacement character."""
 
+PICTURE = "\ufff9"
+"""Where a picture stands in a text: the interlinear annotation anchor, which no text needs."""
+
 
 @dataclass(frozen=True, slots=True)
 class PromptItem(Plain):
@@ -53,11 +56,13 @@ class PromptItem(Plain):
 
     recordings: how many 16 kHz samples each has, in order, of which one stands at each RECORDING in
     the text. The samples go beside the Start. Only for a Thinker that hears.
+    pictures: the height and width of each, likewise, at each PICTURE. For a Thinker that sees.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str = ""
     recordings: tuple[int, ...] = ()
+    pictures: tuple[tuple[int, int], ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
 
@@ -206,6 +211,13 @@ class Audio(Plain):
 
 
 @dataclass(frozen=True, slots=True)
+class Picture(Plain):
+    """Rows of a picture in a prompt, on their way to the Thinker: uint8 [rows, 3 x width]."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Alignment(Plain):
     """Which characters have been spoken up to which sample.
 
@@ -283,6 +295,7 @@ StageMessage = (
     | Condition
     | Frames
     | Audio
+    | Picture
     | Alignment
     | Speech
     | TurnEnd

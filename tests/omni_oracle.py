@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from stage_driver import StageDriver
 from transformers import Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
     _get_feat_extract_output_lengths,
 )
@@ -22,6 +23,7 @@ from pipeline.messages import (
     Condition,
     End,
     Frames,
+    Picture,
     Plan,
     PromptItem,
     Sampling,
@@ -56,17 +58,38 @@ class Official:
             folder, dtype=torch.float32
         )
         self._tokenizer = OmniTokenizer(folder)
+        self._see: Any = Qwen2VLImageProcessorPil.from_pretrained(folder)
 
-    def generate(
+    def write(
         self,
         items: Sequence[PromptItem],
         tokens: int,
-        speaker: str,
         recordings: Sequence[NDArray[np.int16]] = (),
-    ) -> Generated:
-        """Greedy, both the text and the first codes; the others are the official code's choice."""
+        pictures: Sequence[NDArray[np.uint8]] = (),
+    ) -> list[int]:
+        """The Thinker's greedy tokens alone."""
+        ids, given = self._inputs(items, recordings, pictures)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reply = self._model.thinker.generate(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=tokens,
+                do_sample=False,
+                eos_token_id=self._model.config.im_end_token_id,
+                **given,
+            )
+        told: list[int] = reply[0, ids.shape[1] :].tolist()
+        return told
+
+    def _inputs(
+        self,
+        items: Sequence[PromptItem],
+        recordings: Sequence[NDArray[np.int16]],
+        pictures: Sequence[NDArray[np.uint8]],
+    ) -> tuple[torch.Tensor, dict[str, Any]]:
         prompt = self._tokenizer.prompt(items)
-        sound: dict[str, Any] = {}
+        given: dict[str, Any] = {}
         if recordings:
             extract: Any = WhisperFeatureExtractor(  # type: ignore[no-untyped-call]
                 feature_size=128, return_attention_mask=True
@@ -80,14 +103,31 @@ class Official:
                 padding=True,
                 truncation=False,
             )
-            sound["input_features"] = made["input_features"]
-            sound["feature_attention_mask"] = made["attention_mask"]
+            given["input_features"] = made["input_features"]
+            given["feature_attention_mask"] = made["attention_mask"]
             lengths: Any = _get_feat_extract_output_lengths
             counts = lengths(made["attention_mask"].sum(-1)).tolist()
             places = iter(counts)
             pad = self._model.config.thinker_config.audio_token_id
             prompt = [t for one in prompt for t in ([one] * next(places) if one == pad else [one])]
-        ids = torch.tensor([prompt])
+        if pictures:
+            made = self._see(images=list(pictures), return_tensors="pt")
+            given |= {key: made[key] for key in ("pixel_values", "image_grid_thw")}
+            places = iter((made["image_grid_thw"].prod(-1) // 4).tolist())
+            pad = self._model.config.thinker_config.image_token_id
+            prompt = [t for one in prompt for t in ([one] * next(places) if one == pad else [one])]
+        return torch.tensor([prompt]), given
+
+    def generate(
+        self,
+        items: Sequence[PromptItem],
+        tokens: int,
+        speaker: str,
+        recordings: Sequence[NDArray[np.int16]] = (),
+        pictures: Sequence[NDArray[np.uint8]] = (),
+    ) -> Generated:
+        """Greedy, both the text and the first codes; the others are the official code's choice."""
+        ids, given = self._inputs(items, recordings, pictures)
         seen: dict[str, Any] = {}
         model = self._model
         decode = model.code2wav.chunked_decode
@@ -104,7 +144,7 @@ class Official:
                     thinker_eos_token_id=model.config.im_end_token_id,
                     talker_max_new_tokens=MAX_FRAMES + 1,
                     talker_do_sample=False,
-                    **sound,
+                    **given,
                 )
         finally:
             model.code2wav.chunked_decode = decode
@@ -138,15 +178,29 @@ class Stages:
         self.talker = load(Qwen3OmniTalker, greedy=True, max_frames=MAX_FRAMES)
         self.voicebox = load(Qwen3OmniVoiceBox, **voicebox)
 
-    def run(self, start: Start, recordings: Sequence[NDArray[np.int16]] = ()) -> Streamed:
-        """A whole reply. Recordings come in pieces that do not end where they do."""
+    def run(
+        self,
+        start: Start,
+        recordings: Sequence[NDArray[np.int16]] = (),
+        pictures: Sequence[NDArray[np.uint8]] = (),
+    ) -> Streamed:
+        """A whole reply. Recordings come in pieces that end anywhere, pictures in rows."""
         whole = np.concatenate([np.zeros(0, np.int16), *recordings])
         pieces = np.split(whole, range(7000, len(whole), 7000)) if recordings else []
-        inputs = [Input(Audio(len(piece)), piece) for piece in pieces]
-        thought = StageDriver(self.thinker).run(start, [*inputs, Input(End())] if pieces else ())
+        inputs = [Input(Audio(len(piece)), piece) for piece in pieces] + shown(*pictures)
+        thought = StageDriver(self.thinker).run(start, [*inputs, Input(End())] if inputs else ())
         spoken = StageDriver(self.talker).run(start, fed(thought, Condition))
         heard = StageDriver(self.voicebox).run(start, fed(spoken, Frames))
         return streamed(thought, spoken, heard)
+
+
+def shown(*pictures: NDArray[np.uint8]) -> list[Input]:
+    """Pictures on their way to the Thinker, each in three parts."""
+    return [
+        Input(Picture(len(rows)), rows)
+        for picture in pictures
+        for rows in np.array_split(picture.reshape(len(picture), -1), 3)
+    ]
 
 
 def fed(outputs: Sequence[Output], kind: type) -> list[Input]:

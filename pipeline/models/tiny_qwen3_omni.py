@@ -61,8 +61,10 @@ def make_tiny_qwen3_omni(folder: Path, seed: int = 0) -> None:
     model = Qwen3OmniMoeForConditionalGeneration(Qwen3OmniMoeConfig(**_configuration()))
     _make_audible(model.code2wav, seed)
     _make_attentive(model.thinker.model.audio_tower)
+    _make_attentive(model.thinker.model.visual)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
+    _processor().save_pretrained(folder)
     _tokenizer().save(str(folder / "tokenizer.json"))
 
 
@@ -189,13 +191,29 @@ def _make_audible(code2wav: Any, seed: int) -> None:
     code2wav.decoder[-1].conv.weight.data.mul_(0.05)
 
 
-def _make_attentive(audio_tower: Any) -> None:
-    """So that what is heard makes a difference, beside where it is heard."""
+def _make_attentive(tower: Any) -> None:
+    """So that what is heard or seen makes a difference, beside where it is."""
     from torch import nn
 
-    for module in audio_tower.modules():
-        if isinstance(module, nn.Conv2d):
+    for module in tower.modules():
+        if isinstance(module, nn.Conv2d | nn.Conv3d):
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
+
+
+def _processor() -> Any:
+    """Of pictures, which it makes at least 64 pixels wide or high, and at most 128."""
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
+        Qwen2VLImageProcessorPil,
+    )
+
+    return Qwen2VLImageProcessorPil(
+        patch_size=16,
+        temporal_patch_size=2,
+        merge_size=2,
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+        size={"shortest_edge": 64 * 64, "longest_edge": 128 * 128},
+    )
 
 
 def _tokenizer() -> Any:

@@ -24,12 +24,14 @@ class StageKind:
     slot_nbytes: size of one slot of the stage's output pool; 0 when its payloads are always inline.
     model: the model of the store that it loads unless its options name another.
     hears: whether this Thinker takes recordings, so that nothing need be written down for it.
+    sees: whether this Thinker, which also hears, takes pictures.
     """
 
     path: str
     slot_nbytes: int = 0
     model: str = ""
     hears: bool = False
+    sees: bool = False
 
 
 SECOND_NBYTES = (24_000 + 9_600) * 2
@@ -49,7 +51,10 @@ STAGES: dict[str, StageKind] = {
     ),
     # Prompts are long, and go in parts; a row is 8 KiB or so.
     "qwen3_omni_thinker": StageKind(
-        "pipeline.stages.qwen3_omni_thinker:Qwen3OmniThinker", slot_nbytes=1 << 20, hears=True
+        "pipeline.stages.qwen3_omni_thinker:Qwen3OmniThinker",
+        slot_nbytes=1 << 20,
+        hears=True,
+        sees=True,
     ),
     "qwen3_omni_talker": StageKind(
         "pipeline.stages.qwen3_omni_talker:Qwen3OmniTalker", slot_nbytes=1 << 16

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.messages import RECORDING, PromptItem
+from pipeline.messages import PICTURE, RECORDING, PromptItem
 from pipeline.stages.omni_checkpoint import CheckpointError
 
 UNFINISHED = "\ufffd"
 SOUND = "<|audio_start|><|audio_pad|><|audio_end|>"
+SIGHT = "<|vision_start|><|image_pad|><|vision_end|>"
 
 
 class OmniTokenizer:
@@ -33,12 +34,14 @@ class OmniTokenizer:
         """A conversation in ChatML, up to the header of the reply.
 
         What looks like a special token in a text becomes none, so that nobody can put words into
-        another role's mouth. A recording is one placeholder, still to be made as long as it is.
+        another role's mouth. A recording or picture is one placeholder, still to be made as long as
+        it is.
         """
         ids: list[int] = []
         for item in items:
             role = "user" if item.role == "tool" else item.role
             text = item.text.replace("<|", "<| ").replace(RECORDING, SOUND)
+            text = text.replace(PICTURE, SIGHT)
             ids += self.encode(f"<|im_start|>{role}\n{text}<|im_end|>\n")
         return ids + self.encode("<|im_start|>assistant\n")
 

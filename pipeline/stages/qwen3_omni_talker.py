@@ -47,7 +47,8 @@ class _Reply:
     words: WordClock
     parts: list[Array] = field(default_factory=list)
     prompt: Array | None = None
-    heard: list[int] = field(default_factory=list)  # which of its rows are of a sound
+    heard: list[int] = field(default_factory=list)  # which of its rows are of a sound or a picture
+    positions: list[list[int]] = field(default_factory=list)  # of the user's rows, with pictures
     rows: deque[Array] = field(default_factory=deque)
     ended: bool = False
     eos_given: bool = False
@@ -174,6 +175,7 @@ class Qwen3OmniTalker(Stage):
                 if meta.get("rows") == "prompt":
                     reply.parts.append(rows)
                     reply.heard = list(meta.get("heard", ()))
+                    reply.positions = list(meta.get("positions", ()))
                     if given.part == given.parts - 1:
                         reply.prompt, reply.parts = np.concatenate(reply.parts), []
                 else:
@@ -235,8 +237,13 @@ class Qwen3OmniTalker(Stage):
             turns[:, at] = model.hidden_projection(sound[None])
         reply.prompt = None
         rows = torch.cat([turns, text], dim=1)
-        out = self._forward(rows, torch.arange(rows.shape[1])[None], None)
-        reply.cache, reply.position = out.cache, rows.shape[1]
+        positions = torch.arange(rows.shape[1])[None, None]
+        if reply.positions:
+            asked = torch.tensor(reply.positions)[:, None]
+            told = torch.arange(text.shape[1]) + asked.max() + 1
+            positions = torch.cat([asked, told.expand(3, 1, -1)], dim=2)
+        out = self._forward(rows, positions, None)
+        reply.cache, reply.position = out.cache, int(positions.max()) + 1
         self._take_out([reply], out)
 
     def _project(self, rows: Array) -> torch.Tensor:

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.messages import Audio, Condition, End, Failed, Plan, Start, TextDelta, Usage
+from pipeline.messages import (
+    Audio,
+    Condition,
+    End,
+    Failed,
+    Picture,
+    Plan,
+    Start,
+    TextDelta,
+    Usage,
+)
 from pipeline.stage import Array, Batch, Output, Stage, StageError, StageSettings, Work
 from pipeline.stages.omni_batch import CacheBatch
 from pipeline.stages.omni_checkpoint import (
@@ -25,6 +35,7 @@ from pipeline.stages.omni_checkpoint import (
 )
 from pipeline.stages.omni_hearing import OmniHearing
 from pipeline.stages.omni_sampling import Picking, pick
+from pipeline.stages.omni_sight import OmniSight
 from pipeline.stages.omni_text import OmniTokenizer, StopGuard, TextStream
 
 HEADER_TOKENS = 3
@@ -46,6 +57,10 @@ class _Reply:
     limit: int
     expected: int = 0  # samples of recordings
     recordings: list[Array] = field(default_factory=list)
+    pixels: int = 0  # bytes of pictures that are expected
+    pictures: list[Array] = field(default_factory=list)
+    seen: dict[str, Any] = field(default_factory=dict)  # what positions depend on
+    first: int = 0  # position of the reply
     heard: bool = False  # all of them are there
     cache: Any = None
     prompt: list[Output] = field(default_factory=list)  # held back until there is a token to speak
@@ -92,12 +107,13 @@ class Qwen3OmniThinker(Stage):
         self._hearing = OmniHearing(
             self._tokenizer, config.thinker_config, self._device, self._dtype
         )
+        self._sight = OmniSight(folder, config.thinker_config, self._device, self._dtype)
         with torch.inference_mode():
             out = self._forward([[config.im_start_token_id] * 4], torch.arange(4)[None], None)
             self._forward([[config.im_end_token_id]], torch.tensor([[4]]), out.cache)
 
     def open(self, start: Start) -> None:
-        """Make the prompt; its recordings come as inputs."""
+        """Make the prompt; its recordings and pictures come as inputs."""
         if start.tools and start.tool_choice != "none":
             raise StageError(
                 start.request_id, "unsupported_value", "this Thinker does not call functions yet"
@@ -117,6 +133,7 @@ class Qwen3OmniThinker(Stage):
             StopGuard(sampling.stop),
             MAX_TOKENS if sampling.max_tokens is None else sampling.max_tokens,
             expected=sum(sum(item.recordings) for item in start.items),
+            pixels=sum(3 * h * w for item in start.items for h, w in item.pictures),
         )
 
     def close(self, request_id: str) -> None:
@@ -145,8 +162,14 @@ class Qwen3OmniThinker(Stage):
     def _begin(self, reply: _Reply, work: Work) -> list[Output]:
         """The prompt."""
         reply.ids, sound = self._hearing.take_in(reply.ids, reply.start, reply.recordings)
-        reply.recordings, reply.expected = [], 0
-        out = self._forward([reply.ids], torch.arange(len(reply.ids))[None], None, **sound)
+        reply.ids, sight = self._sight.take_in(reply.ids, reply.start, reply.pictures)
+        reply.recordings, reply.pictures, reply.expected, reply.pixels = [], [], 0, 0
+        if sight:
+            lengths = sound["feature_attention_mask"].sum(1) if sound else None
+            reply.seen = {"image_grid_thw": sight["image_grid_thw"], "audio_seqlens": lengths}
+        positions = self._positions(reply, reply.ids)
+        reply.first = int(positions.max()) + 1
+        out = self._forward([reply.ids], positions, None, **sound, **sight)
         reply.prompt = self._prompt_rows(reply, out)
         reply.cache = out.cache
         return self._pick(reply, work, out.logits[0, -1])
@@ -157,7 +180,7 @@ class Qwen3OmniThinker(Stage):
         outputs = [output for reply in replies for output in self._speak_from(reply)]
         cache, mask = self._caches.join(replies)
         tokens = [[reply.token] for reply in replies]
-        positions = torch.tensor([[len(reply.ids) + reply.made - 1] for reply in replies])
+        positions = torch.tensor([[reply.first + reply.made - 1] for reply in replies])
         if mask is not None:
             mask = mask.to(self._device)
         out = self._forward(tokens, positions, cache, attention_mask=mask)
@@ -176,10 +199,27 @@ class Qwen3OmniThinker(Stage):
             if isinstance(given.message, Audio) and given.array is not None:
                 # The array lies in a slot that goes back after this step.
                 reply.recordings.append(np.array(given.array))
+            if isinstance(given.message, Picture) and given.array is not None:
+                reply.pictures.append(np.array(given.array))
             reply.heard |= isinstance(given.message, End)
-        if reply.heard and sum(map(len, reply.recordings)) != reply.expected and reply.expected:
-            raise StageError(reply.start.request_id, "bad_audio", "recordings are missing")
-        return reply.heard or not reply.expected
+        waits = reply.expected or reply.pixels
+        if reply.heard and waits:
+            if sum(map(len, reply.recordings)) != reply.expected:
+                raise StageError(reply.start.request_id, "bad_audio", "recordings are missing")
+            if sum(one.size for one in reply.pictures) != reply.pixels:
+                raise StageError(reply.start.request_id, "bad_image", "pictures are missing")
+        return reply.heard or not waits
+
+    def _positions(self, reply: _Reply, ids: list[int]) -> torch.Tensor:
+        """[3 or 1, 1, ids]: in time, down and across, which differ only inside of pictures."""
+        if not reply.seen:
+            return torch.arange(len(ids))[None, None]
+        given = torch.tensor([ids], device=self._device)
+        positions, _ = self._model.get_rope_index(
+            given, attention_mask=torch.ones_like(given), **reply.seen
+        )
+        told: torch.Tensor = positions.long()
+        return told
 
     def _tell(self, reply: _Reply, work: Work) -> list[Output]:
         request_id, token = reply.start.request_id, reply.token
@@ -219,18 +259,23 @@ class Qwen3OmniThinker(Stage):
         )
         embedded, hidden = out.hidden_states[0][0], out.hidden_states[self._accepted][0]
         rows = [self._model.get_input_embeddings()(special), embedded[-HEADER_TOKENS:]]
-        heard: list[int] = []  # which of the rows are of a sound
+        heard: list[int] = []  # which of the rows are of a sound or a picture
+        asked: list[int] = []
         starts = [at for at, token in enumerate(ids) if token == config.im_start_token_id]
         ends = [*starts[1:], len(ids)]
         for begin, end in zip(starts, ends, strict=True):
             if ids[begin + 1] == config.user_token_id:
                 count = sum(map(len, rows))
-                sounds = [at for at in range(begin, end) if ids[at] == self._hearing.token]
+                senses = (self._hearing.token, self._sight.token)
+                sounds = [at for at in range(begin, end) if ids[at] in senses]
                 turn = embedded[begin:end].clone()
                 turn[[at - begin for at in sounds]] = hidden[sounds]
                 rows.append(turn)
+                asked += ids[begin:end]
                 heard += [count + at - begin for at in sounds]
-        meta = {"rows": "prompt", "heard": heard}
+        meta: dict[str, Any] = {"rows": "prompt", "heard": heard}
+        if reply.seen:
+            meta["positions"] = self._positions(reply, asked)[:, 0].tolist()
         return [self._rows(reply, torch.cat(rows), Condition("rows", meta=meta))]
 
     def _speak_from(self, reply: _Reply) -> list[Output]:

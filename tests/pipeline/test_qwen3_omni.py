@@ -20,6 +20,7 @@ from omni_oracle import (
     Streamed,
     fed,
     request,
+    shown,
     streamed,
 )
 from safetensors.torch import load_file, save_file
@@ -30,6 +31,7 @@ from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
 )
 
 from pipeline.messages import (
+    PICTURE,
     RECORDING,
     Audio,
     Condition,
@@ -151,6 +153,65 @@ def test_recordings_that_are_not_there_fail_their_request(stages: Stages) -> Non
     assert [output.message for output in outputs] == [Failed("bad_audio", "recordings are missing")]
 
 
+SEEN = [
+    ("question", [f"{PICTURE}What is that?"], [(70, 100)]),
+    ("two in one turn", [f"{PICTURE} or\n{PICTURE}?"], [(64, 64), (200, 90)]),
+    ("in an earlier turn", [PICTURE, "I see.", f"And {PICTURE}?"], [(33, 90), (64, 300)]),
+    ("only earlier", [f"Look: {PICTURE}", "I see.", "What was it?"], [(90, 40)]),
+]
+
+
+def pictured(start: Start, sizes: list[tuple[int, int]]) -> tuple[Start, list[NDArray[np.uint8]]]:
+    """The same with pictures of these sizes where its texts have a place for them."""
+    random = np.random.default_rng(sum(height for height, _ in sizes))
+    left = list(sizes)
+    items = tuple(
+        replace(item, pictures=tuple(left.pop(0) for _ in range(item.text.count(PICTURE))))
+        for item in start.items
+    )
+    pictures = [random.integers(0, 256, (*size, 3)).astype(np.uint8) for size in sizes]
+    return replace(start, items=items), pictures
+
+
+@pytest.mark.parametrize(("name", "turns", "sizes"), SEEN, ids=[one[0] for one in SEEN])
+def test_pictures_are_seen_as_the_official_code_sees_them(
+    official: Official,
+    stages: Stages,
+    name: str,
+    turns: list[str],
+    sizes: list[tuple[int, int]],
+) -> None:
+    start, pictures = pictured(request(name, *turns, system="be nice"), sizes)
+    wanted = official.generate(start.items, 10, "ethan", pictures=pictures)
+    got = stages.run(start, pictures=pictures)
+    assert got.tokens == [token for token in wanted.tokens if token != 301][: len(got.tokens)]
+    assert np.array_equal(got.codes, wanted.codes)
+    assert np.abs(got.samples / 32767 - wanted.wave).max() < 1e-4
+    darker = stages.run(start, pictures=[picture // 3 for picture in pictures])
+    assert darker.tokens != got.tokens
+
+
+def test_pictures_and_recordings_are_told_apart(official: Official, stages: Stages) -> None:
+    # With both, the official code finds the Thinker's tokens and then fails at the Talker, whose
+    # configuration lacks what it looks for: so only the text is compared.
+    noise = np.random.default_rng(3).integers(-8000, 8000, 20_000).astype(np.int16)
+    text = f"{RECORDING} and {PICTURE} are there, {RECORDING}"
+    start, pictures = pictured(request("both", text), [(70, 100)])
+    item = replace(start.items[0], recordings=(12_000, 8_000))
+    recordings = [noise[:12_000], noise[12_000:]]
+    wanted = official.write([item], 10, recordings, pictures)
+    got = stages.run(replace(start, items=(item,)), recordings, pictures)
+    assert got.tokens == [token for token in wanted if token != 301][: len(got.tokens)]
+    assert len(got.samples) > 0
+
+
+def test_pictures_that_are_not_there_fail_their_request(stages: Stages) -> None:
+    start, pictures = pictured(request("blind", PICTURE), [(70, 100)])
+    inputs = [*shown(pictures[0])[:2], Input(End())]
+    outputs = StageDriver(stages.thinker).run(start, inputs)
+    assert [output.message for output in outputs] == [Failed("bad_image", "pictures are missing")]
+
+
 def test_by_default_the_sound_is_within_a_stated_bound(folder: Path, official: Official) -> None:
     # The decoder looks further back than the frames that are decoded again: see docs/omni.md.
     start = request("long", "tell me more")
@@ -178,8 +239,16 @@ def test_requests_in_between_each_other_are_as_if_alone(stages: Stages) -> None:
         request(f"r{number}", "word " * int(random.integers(1, 20)), sampling=GREEDY)
         for number in range(16)
     ]
-    alone = {start.request_id: stages.run(start) for start in starts}
-    together = interleaved(stages, starts, random)
+    pictures: dict[str, list[NDArray[np.uint8]]] = {start.request_id: [] for start in starts}
+    for number in range(0, 16, 3):
+        start = request(f"r{number}", f"word {PICTURE}" * (1 + number // 8), sampling=GREEDY)
+        sizes = [(70, 100), (60, 64)][: 1 + number // 8]
+        starts[number], pictures[start.request_id] = pictured(start, sizes)
+    alone = {
+        start.request_id: stages.run(start, pictures=pictures[start.request_id]) for start in starts
+    }
+    together = interleaved(stages, starts, random, pictures)
+    assert any(pictures[request_id] for request_id in together)
     assert len(together) >= 10
     for request_id, got in together.items():
         assert got.tokens == alone[request_id].tokens
@@ -191,12 +260,12 @@ def test_requests_in_between_each_other_are_as_if_alone(stages: Stages) -> None:
 class Line:
     """One request on its way through the stages."""
 
-    def __init__(self, stages: Stages, start: Start) -> None:
+    def __init__(self, stages: Stages, start: Start, given: list[Input]) -> None:
         self.stages = (stages.thinker, stages.talker, stages.voicebox)
         self.request_id = start.request_id
         self.outputs: list[list[Output]] = [[], [], []]
         self.over = False
-        self._queued: list[list[Input]] = [[], [], []]
+        self._queued: list[list[Input]] = [given, [], []]
         self._more = {0}
         for stage in self.stages:
             stage.open(start)
@@ -233,7 +302,10 @@ def step(lines: list[Line], place: int) -> int:
 
 
 def interleaved(
-    stages: Stages, starts: list[Start], random: np.random.Generator
+    stages: Stages,
+    starts: list[Start],
+    random: np.random.Generator,
+    pictures: dict[str, list[NDArray[np.uint8]]],
 ) -> dict[str, Streamed]:
     """All of them at once, any of them in a step; a quarter may be aborted on the way."""
     waiting, running, finished = list(starts), list[Line](), dict[str, Streamed]()
@@ -241,7 +313,9 @@ def interleaved(
     largest = 0
     while waiting or running:
         if waiting and (not running or random.random() < 0.3):
-            running.append(Line(stages, waiting.pop()))
+            start = waiting.pop()
+            given = shown(*pictures[start.request_id])
+            running.append(Line(stages, start, [*given, Input(End())] if given else []))
         for line in running:
             if line.request_id in may_abort and random.random() < 0.05:
                 line.close()

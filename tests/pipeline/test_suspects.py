@@ -44,22 +44,22 @@ def test_who_asks_makes_no_difference_and_what_is_asked_does() -> None:
     start = ask("a", text="boom")
     for death, request_id in enumerate("ab"):
         twin = replace(start, request_id=request_id, speculative=request_id == "a")
-        suspects.accuse(twin, None, death)
-    assert suspects.convicted(replace(start, request_id="c", session_id="s"), None)
-    assert not suspects.convicted(replace(start, voice="ash"), None)
-    assert not suspects.convicted(ask("a", text="boom!"), None)
-    assert not suspects.convicted(start, np.ones(5, np.int16))
+        suspects.accuse(twin, (), death)
+    assert suspects.convicted(replace(start, request_id="c", session_id="s"), ())
+    assert not suspects.convicted(replace(start, voice="ash"), ())
+    assert not suspects.convicted(ask("a", text="boom!"), ())
+    assert not suspects.convicted(start, [np.ones(5, np.int16)])
 
 
 def test_a_bystander_is_acquitted_by_its_first_good_end() -> None:
     suspects = Suspects()
     start = ask("a", text="Hello.")
-    suspects.accuse(start, None, 1)
-    suspects.acquit(replace(start, request_id="b"), None)
-    suspects.accuse(start, None, 2)
-    assert not suspects.convicted(start, None)
-    suspects.accuse(start, None, 3)
-    assert suspects.convicted(start, None)
+    suspects.accuse(start, (), 1)
+    suspects.acquit(replace(start, request_id="b"), ())
+    suspects.accuse(start, (), 2)
+    assert not suspects.convicted(start, ())
+    suspects.accuse(start, (), 3)
+    assert suspects.convicted(start, ())
 
 
 async def test_two_that_ask_the_same_are_not_refused_for_one_death() -> None:
@@ -100,9 +100,9 @@ async def test_an_end_between_two_deaths_clears_the_request() -> None:
 def test_only_so_many_are_remembered() -> None:
     suspects = Suspects()
     first = ask("a", text="first")
-    suspects.accuse(first, None, 1)
-    suspects.accuse(first, None, 2)
-    assert suspects.convicted(first, None)
+    suspects.accuse(first, (), 1)
+    suspects.accuse(first, (), 2)
+    assert suspects.convicted(first, ())
     for number in range(REMEMBERED):
-        suspects.accuse(ask("a", text=str(number)), None, number)
-    assert not suspects.convicted(first, None)
+        suspects.accuse(ask("a", text=str(number)), (), number)
+    assert not suspects.convicted(first, ())
