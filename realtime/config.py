@@ -86,6 +86,7 @@ class Config(EngineConfig):
     max_body_bytes: int = Field(32 * 1024 * 1024, ge=64 * 1024)
     max_file_bytes: int = Field(512 * 1024 * 1024, ge=64 * 1024)
     max_input_audio_s: float = Field(600.0, gt=0)
+    max_image_pixels: int = Field(16_777_216, ge=1, le=1 << 28)
     accept_any_model: bool = False
     max_session_s: float = Field(3600.0, gt=0)
     idle_timeout_s: float = Field(900.0, gt=0)

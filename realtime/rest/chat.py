@@ -177,6 +177,7 @@ class Completion:
             None if self._engine.hears else hear,
             lambda answer_id: self._service.audio_history.find(answer_id, self._owner),
             max_audio_s=self._service.config.max_input_audio_s,
+            max_pixels=self._service.config.max_image_pixels if self._engine.sees else 0,
             instructions=self._service.config.instructions,
         )
         return await builder.build(self._body.messages)
@@ -188,7 +189,9 @@ class Completion:
         async with AsyncExitStack() as stack:
             replies = [
                 await stack.enter_async_context(
-                    aclosing(self._engine.submit(start, prompt.recordings))
+                    aclosing(
+                        self._engine.submit(start, prompt.recordings, pictures=prompt.pictures)
+                    )
                 )
                 for start in self._starts(prompt, count)
             ]

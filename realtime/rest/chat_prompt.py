@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.messages import INPUT_RATE_HZ, RECORDING, PromptItem, ToolCall
+from pipeline.messages import INPUT_RATE_HZ, PICTURE, RECORDING, PromptItem, ToolCall
+from realtime.pictures import PictureError, decode_picture
 from realtime.rest.chat_request import (
     AssistantMessage,
     AudioPart,
@@ -34,23 +35,29 @@ Hear = Callable[[NDArray[np.int16], str], AsyncIterator[Heard]]
 AUDIO_TOKEN_SAMPLES = INPUT_RATE_HZ // 10
 """100 ms of the user's audio count as a token."""
 
+MAX_PICTURES = 16
+"""In one request."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
     """items: for the Thinker. audio_tokens: of the user's recordings.
 
     recordings: 16 kHz samples, one after the other, for a Thinker that hears.
+    pictures: RGB [height, width, 3], for one that sees.
     """
 
     items: tuple[PromptItem, ...]
     audio_tokens: int = 0
     recordings: NDArray[np.int16] | None = None
+    pictures: tuple[NDArray[np.uint8], ...] = ()
 
 
 class PromptBuilder:
     """Reads messages in order.
 
     hear: transcribes a recording, since the Thinker of a cascade reads; None if it hears by itself.
+    max_pixels: of one picture; 0 for a Thinker that does not see.
     recall: what was said in an earlier spoken answer, by its id. max_audio_s: of one recording.
     instructions: stand where a request has none of its own, without which small models ramble.
     """
@@ -61,6 +68,7 @@ class PromptBuilder:
         recall: Callable[[str], str | None],
         *,
         max_audio_s: float,
+        max_pixels: int = 0,
         instructions: str = "",
     ) -> None:
         self._instructions = instructions
@@ -69,6 +77,8 @@ class PromptBuilder:
         self._max_audio_s = max_audio_s
         self._audio_tokens = 0
         self._recordings: list[NDArray[np.int16]] = []
+        self._max_pixels = max_pixels
+        self._pictures: list[NDArray[np.uint8]] = []
         self._calls: set[str] = set()
 
     async def build(self, messages: tuple[Message, ...]) -> ChatPrompt:
@@ -80,17 +90,18 @@ class PromptBuilder:
         if self._instructions and all(item.role != "system" for item in items):
             items.insert(0, PromptItem("system", self._instructions))
         recordings = np.concatenate(self._recordings) if self._recordings else None
-        return ChatPrompt(tuple(items), self._audio_tokens, recordings)
+        return ChatPrompt(tuple(items), self._audio_tokens, recordings, tuple(self._pictures))
 
     async def _item(self, message: Message, param: str) -> PromptItem:
         match message:
             case SystemMessage(content=content) | DeveloperMessage(content=content):
                 return PromptItem("system", _text(content))
             case UserMessage(content=content):
-                before = len(self._recordings)
+                before, seen = len(self._recordings), len(self._pictures)
                 text = await self._user_text(content, param)
                 recorded = tuple(map(len, self._recordings[before:]))
-                return PromptItem("user", text, recordings=recorded)
+                sizes = tuple((len(one), one.shape[1]) for one in self._pictures[seen:])
+                return PromptItem("user", text, recordings=recorded, pictures=sizes)
             case AssistantMessage():
                 return self._assistant(message, param)
             case ToolMessage(content=content, tool_call_id=call_id):
@@ -104,7 +115,7 @@ class PromptBuilder:
 
     async def _user_text(self, content: str | tuple[Any, ...], param: str) -> str:
         if isinstance(content, str):
-            return content.replace(RECORDING, "")
+            return _plain(content)
         texts = [
             await self._part(part, f"{param}.content[{index}]")
             for index, part in enumerate(content)
@@ -114,7 +125,7 @@ class PromptBuilder:
     async def _part(self, part: Any, param: str) -> str:
         match part:
             case TextPart(text=text):
-                return text.replace(RECORDING, "")
+                return _plain(text)
             case AudioPart(input_audio=audio):
                 where = f"{param}.input_audio.data"
                 samples = await asyncio.to_thread(
@@ -126,11 +137,24 @@ class PromptBuilder:
                     return RECORDING
                 heard = [one.text async for one in self._hear(samples, param)]
                 return " ".join(text for text in heard if text)
-            case ImagePart():
-                raise bad_request("This model does not take images.", param, "unsupported_value")
+            case ImagePart(image_url=image):
+                return await self._picture(image.url, param)
             case FilePart():
                 raise bad_request("This model does not take files.", param, "unsupported_value")
         raise TypeError(part)
+
+    async def _picture(self, url: str, param: str) -> str:
+        if not self._max_pixels:
+            raise bad_request("This model does not take images.", param, "unsupported_value")
+        where = f"{param}.image_url.url"
+        if len(self._pictures) == MAX_PICTURES:
+            raise bad_request(f"At most {MAX_PICTURES} images are taken.", where)
+        try:
+            picture = await asyncio.to_thread(decode_picture, url, self._max_pixels)
+        except PictureError as error:
+            raise bad_request(f"Invalid '{where}': {error}.", where, "invalid_image") from error
+        self._pictures.append(picture)
+        return PICTURE
 
     def _assistant(self, message: AssistantMessage, param: str) -> PromptItem:
         calls = tuple(
@@ -160,9 +184,14 @@ class PromptBuilder:
         return PromptItem("assistant", text, tool_calls=calls)
 
 
+def _plain(text: str) -> str:
+    """Nobody else writes a RECORDING or a PICTURE."""
+    return text.replace(RECORDING, "").replace(PICTURE, "")
+
+
 def _text(content: str | tuple[Any, ...]) -> str:
     if isinstance(content, str):
-        return content
+        return _plain(content)
     return "\n".join(
-        part.refusal if isinstance(part, RefusalPart) else part.text for part in content
+        _plain(part.refusal if isinstance(part, RefusalPart) else part.text) for part in content
     )

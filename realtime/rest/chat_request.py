@@ -47,11 +47,18 @@ class AudioPart(Wire):
     input_audio: InputAudio
 
 
+class ImageUrl(Wire):
+    """A picture as a data URI or Base64. detail: the model looks as closely as it can anyway."""
+
+    url: str
+    detail: Literal["auto", "low", "high", "original"] | None = None
+
+
 class ImagePart(Wire):
-    """Known so that it can be refused by name."""
+    """A picture, for a model that sees."""
 
     type: Literal["image_url"] = "image_url"
-    image_url: dict[str, Any]
+    image_url: ImageUrl
 
 
 class FilePart(Wire):

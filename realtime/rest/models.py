@@ -40,6 +40,8 @@ CAPABILITIES = {
 }
 """An extension of the model object."""
 
+SIGHT = ["text", "audio", "image"]
+
 
 def _model(name: str, service: Service) -> dict[str, Any]:
     mark = service.engine.mark
@@ -48,7 +50,7 @@ def _model(name: str, service: Service) -> dict[str, Any]:
         "object": "model",
         "created": _BOOTED_S,
         "owned_by": "sori",
-        "capabilities": CAPABILITIES,
+        "capabilities": CAPABILITIES | ({"input_modalities": SIGHT} if service.engine.sees else {}),
         "watermark": {"backend": mark.backend, "payload": mark.payload} if mark else None,
     }
 

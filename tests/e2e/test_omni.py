@@ -14,12 +14,13 @@ import openai
 import pytest
 from numpy.typing import NDArray
 from omni_oracle import MAX_FRAMES, Generated, Official
+from PIL import Image
 from servers import scripted
 
 from audio.encoding import encode_file
 from bench.client import open_client
 from bench.server import Server, ServerError, start_server
-from pipeline.messages import RECORDING, PromptItem
+from pipeline.messages import PICTURE, RECORDING, PromptItem
 from pipeline.models.tiny_qwen3_omni import make_tiny_qwen3_omni
 from pipeline.stages.omni_text import OmniTokenizer
 
@@ -157,10 +158,54 @@ def test_text_alone_and_models_that_do_not_fit(
             max_tokens=TOKENS,
         )
         assert answer.choices[0].message.content == said(folder, wanted)
-        picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+def test_a_picture_in_a_chat_is_seen(server: Server, folder: Path, official: Official) -> None:
+    picture = np.random.default_rng(4).integers(0, 256, (90, 70, 3)).astype(np.uint8)
+    item = PromptItem("user", f"What is that?\n{PICTURE}", pictures=(picture.shape[:2],))
+    items = [PromptItem("system", SYSTEM), item]
+    wanted = official.generate(items, TOKENS, "ethan", pictures=[picture])
+    parts: list[Any] = [
+        {"type": "text", "text": f"What is {PICTURE}that?"},  # nobody else writes a place for one
+        {"type": "image_url", "image_url": {"url": png(picture), "detail": "high"}},
+    ]
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused") as client:
+        answer = client.chat.completions.create(
+            model="sori",
+            messages=[{"role": "user", "content": parts}],
+            modalities=["text", "audio"],
+            audio={"voice": "ethan", "format": "wav"},
+            max_tokens=TOKENS,
+        )
+        capabilities: Any = client.models.retrieve("sori").to_dict()["capabilities"]
+    (choice,) = answer.choices
+    assert choice.message.audio is not None
+    assert choice.message.audio.transcript == said(folder, wanted)
+    with wave.open(io.BytesIO(base64.b64decode(choice.message.audio.data))) as file:
+        check_sound(np.frombuffer(file.readframes(file.getnframes()), "<i2"), wanted)
+    assert capabilities["input_modalities"] == ["text", "audio", "image"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["data:image/png;base64,AAAA", "https://example.com/cat.png", "file:///etc/passwd", "", "%%"],
+)
+def test_what_is_no_picture_is_refused_by_its_place(server: Server, url: str) -> None:
+    parts: list[Any] = [
+        {"type": "text", "text": "What is that?"},
+        {"type": "image_url", "image_url": {"url": url}},
+    ]
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as client:
         with pytest.raises(openai.BadRequestError) as refusal:
             client.chat.completions.create(
-                model="sori",
-                messages=[{"role": "user", "content": [picture]}],  # type: ignore[list-item,misc]
+                model="sori", messages=[{"role": "user", "content": parts}]
             )
-    assert refusal.value.param == "messages[0].content[0]"
+    assert refusal.value.param == "messages[0].content[1].image_url.url"
+    assert refusal.value.code == "invalid_image"
+
+
+def png(picture: NDArray[np.uint8]) -> str:
+    """A data URI."""
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
