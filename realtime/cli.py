@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="NAME",
         help="fetch: ids of the Hugging Face hub instead of the embedded models; "
-        "tiny: a family (qwen3-omni) and the folder for a random checkpoint of it",
+        "tiny: a family (qwen3-omni, qwen2.5-omni) and the folder for a random checkpoint of it",
     )
     models.set_defaults(run=_models)
 
@@ -194,15 +195,17 @@ def _models(arguments: argparse.Namespace) -> int:
 def _tiny(names: Sequence[str]) -> int:
     from pipeline.models import store
 
-    if len(names) != 2 or names[0] != "qwen3-omni":
-        raise store.ModelError("say: sori models tiny qwen3-omni FOLDER")
+    families = ("qwen3-omni", "qwen2.5-omni")
+    if len(names) != 2 or names[0] not in families:
+        raise store.ModelError(f"say: sori models tiny {'|'.join(families)} FOLDER")
+    family = re.sub(r"\W", "_", names[0])
     try:
         # By name: the server, which this is the command of, imports no model runtime.
-        module = importlib.import_module("pipeline.models.tiny_qwen3_omni")
-        module.make_tiny_qwen3_omni(Path(names[1]))
+        module = importlib.import_module(f"pipeline.models.tiny_{family}")
+        getattr(module, f"make_tiny_{family}")(Path(names[1]))
     except ImportError as error:
         raise store.ModelError(f"{error}; pip install 'sori[omni]'") from error
-    print(f"a random qwen3-omni of 400,000 weights is in {names[1]}")
+    print(f"a random {names[0]} of 400,000 weights at most is in {names[1]}")
     return 0
 
 

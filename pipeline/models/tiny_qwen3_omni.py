@@ -65,7 +65,7 @@ def make_tiny_qwen3_omni(folder: Path, seed: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     _processor().save_pretrained(folder)
-    _tokenizer().save(str(folder / "tokenizer.json"))
+    byte_tokenizer(SPECIAL).save(str(folder / "tokenizer.json"))
 
 
 def _configuration() -> dict[str, Any]:
@@ -216,17 +216,17 @@ def _processor() -> Any:
     )
 
 
-def _tokenizer() -> Any:
-    """A token for each byte, and the special ones."""
+def byte_tokenizer(special: dict[str, int]) -> Any:
+    """A token for each byte, and special ones, numbered from 300 on without a gap."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {char: number for number, char in enumerate(alphabet)}
     # Added tokens are numbered in order: what lies between is never used.
-    vocabulary |= {f"<unused {number}>": number for number in range(BYTES, min(SPECIAL.values()))}
+    vocabulary |= {f"<unused {number}>": number for number in range(BYTES, min(special.values()))}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    for text in SPECIAL:
+    for text in special:
         tokenizer.add_tokens([AddedToken(text, special=text.startswith("<"), normalized=False)])
     return tokenizer

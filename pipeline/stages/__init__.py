@@ -50,6 +50,15 @@ STAGES: dict[str, StageKind] = {
         "pipeline.stages.hibari_voicebox:HibariVoiceBox", slot_nbytes=SECOND_NBYTES
     ),
     # Prompts are long, and go in parts; a row is 8 KiB or so.
+    "qwen2_5_omni_thinker": StageKind(
+        "pipeline.stages.qwen2_5_omni_thinker:Qwen25OmniThinker", slot_nbytes=1 << 20
+    ),
+    "qwen2_5_omni_talker": StageKind(
+        "pipeline.stages.qwen2_5_omni_talker:Qwen25OmniTalker", slot_nbytes=1 << 16
+    ),
+    "qwen2_5_omni_voicebox": StageKind(
+        "pipeline.stages.qwen2_5_omni_voicebox:Qwen25OmniVoiceBox", slot_nbytes=1 << 18
+    ),
     "qwen3_omni_thinker": StageKind(
         "pipeline.stages.qwen3_omni_thinker:Qwen3OmniThinker",
         slot_nbytes=1 << 20,

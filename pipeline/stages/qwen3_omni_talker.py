@@ -41,7 +41,9 @@ MAX_FRAMES = 4096
 
 
 @dataclass(slots=True)
-class _Reply:
+class TalkerReply:
+    """How far one reply has come."""
+
     start: Start
     generator: torch.Generator
     words: WordClock
@@ -69,11 +71,12 @@ class Qwen3OmniTalker(Stage):
     """
 
     batched = True
+    frames_per_s = FRAMES_PER_S
 
     def __init__(self, settings: StageSettings) -> None:
         self._settings = settings
         self._caches = CacheBatch()
-        self._replies: dict[str, _Reply] = {}
+        self._replies: dict[str, TalkerReply] = {}
 
     def load(self) -> None:
         """Load the Talker out of the checkpoint, and make a frame."""
@@ -92,6 +95,7 @@ class Qwen3OmniTalker(Stage):
         greedy = bool(options.get("greedy", False))
         self._first = Picking(repetition_penalty=1.05) if greedy else FIRST_CODE
         self._residual = Picking() if greedy else RESIDUAL_CODE
+        self._groups: int = self._config.num_code_groups
         self._limit = int(options.get("max_frames", MAX_FRAMES))
         self._speakers = dict(self._config.speaker_id)
         self._voices = {str(k): str(v).lower() for k, v in options.get("voices", {}).items()}
@@ -118,8 +122,8 @@ class Qwen3OmniTalker(Stage):
 
     def open(self, start: Start) -> None:
         """Begin a reply."""
-        self._replies[start.request_id] = _Reply(
-            start, torch.Generator().manual_seed(start.seed), WordClock(FRAMES_PER_S)
+        self._replies[start.request_id] = TalkerReply(
+            start, torch.Generator().manual_seed(start.seed), WordClock(self.frames_per_s)
         )
 
     def close(self, request_id: str) -> None:
@@ -131,7 +135,7 @@ class Qwen3OmniTalker(Stage):
     def step(self, batch: Batch) -> list[Output]:
         """A frame of each reply whose text is there, all of them in one pass."""
         outputs: list[Output] = []
-        going: list[tuple[_Reply, torch.Tensor]] = []
+        going: list[tuple[TalkerReply, torch.Tensor]] = []
         for work in batch:
             reply = self._replies[work.request_id]
             try:
@@ -151,10 +155,10 @@ class Qwen3OmniTalker(Stage):
                 work.more = True
         return outputs + self._go_on(going) if going else outputs
 
-    def _is_over(self, reply: _Reply) -> bool:
+    def _is_over(self, reply: TalkerReply) -> bool:
         return reply.code == self._config.codec_eos_token_id or reply.frames >= self._limit
 
-    def _go_on(self, going: list[tuple[_Reply, torch.Tensor]]) -> list[Output]:
+    def _go_on(self, going: list[tuple[TalkerReply, torch.Tensor]]) -> list[Output]:
         outputs = []
         replies = [reply for reply, _ in going]
         frames = self._frames(replies, torch.cat([text for _, text in going]))
@@ -165,7 +169,7 @@ class Qwen3OmniTalker(Stage):
             outputs.append(Output(reply.start.request_id, message, frame[None]))
         return outputs
 
-    def _take_in(self, reply: _Reply, given: Input) -> None:
+    def _take_in(self, reply: TalkerReply, given: Input) -> None:
         match given.message:
             case Condition(kind="rows", meta=meta, text=text):
                 if given.array is None:
@@ -192,17 +196,17 @@ class Qwen3OmniTalker(Stage):
             case _:
                 pass
 
-    def _end(self, reply: _Reply) -> list[Output]:
+    def _end(self, reply: TalkerReply) -> list[Output]:
         request_id = reply.start.request_id
         outputs = []
         if spans := reply.words.at(reply.frames, over=True, rest=True):
-            empty = np.zeros((0, self._config.num_code_groups), np.int32)
+            empty = np.zeros((0, self._groups), np.int32)
             outputs.append(Output(request_id, Frames(alignment=spans, exact=False), empty))
         return [*outputs, Output(request_id, End())]
 
     # -- the model -------------------------------------------------------------------------------
 
-    def _begin(self, reply: _Reply) -> None:
+    def _begin(self, reply: TalkerReply) -> None:
         """The prompt, with the speaker and the first token of the reply in it."""
         assert reply.prompt is not None
         config, model = self._config, self._model
@@ -251,7 +255,7 @@ class Qwen3OmniTalker(Stage):
         projected: torch.Tensor = self._model.text_projection(tensor[None])
         return projected
 
-    def _next_text(self, reply: _Reply) -> torch.Tensor | None:
+    def _next_text(self, reply: TalkerReply) -> torch.Tensor | None:
         """What goes with the next frame; None if the Thinker has not said it yet."""
         if reply.rows:
             return self._project(reply.rows.popleft())
@@ -262,7 +266,7 @@ class Qwen3OmniTalker(Stage):
         assert isinstance(text, torch.Tensor)
         return text
 
-    def _frames(self, replies: list[_Reply], texts: torch.Tensor) -> Array:
+    def _frames(self, replies: list[TalkerReply], texts: torch.Tensor) -> Array:
         """All codes of these frames, and then the first of the next ones. [replies, groups]"""
         for reply in replies:
             assert reply.code is not None
@@ -279,7 +283,7 @@ class Qwen3OmniTalker(Stage):
         self._take_out(replies, out)
         return np.array(codes, np.int32).T
 
-    def _residuals(self, replies: list[_Reply]) -> tuple[list[list[int]], torch.Tensor]:
+    def _residuals(self, replies: list[TalkerReply]) -> tuple[list[list[int]], torch.Tensor]:
         """(codes [groups][replies], the sum of what all codes of a frame are embedded as)"""
         predictor = self._model.code_predictor
         first = [reply.code for reply in replies if reply.code is not None]
@@ -320,7 +324,7 @@ class Qwen3OmniTalker(Stage):
             generation_step=0,
         )
 
-    def _take_out(self, replies: list[_Reply], out: Any) -> None:
+    def _take_out(self, replies: list[TalkerReply], out: Any) -> None:
         """The first code of each reply's next frame, and what its other codes come from."""
         hidden = out.hidden_states[0][-1][:, -1:]
         scores = out.logits[:, -1].float().masked_fill(self._suppressed, float("-inf"))

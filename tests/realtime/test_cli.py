@@ -161,8 +161,8 @@ def test_what_cannot_be_marked_is_said_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["tiny"], "sori models tiny qwen3-omni FOLDER"),
-        (["tiny", "gpt-9", "folder"], "sori models tiny qwen3-omni FOLDER"),
+        (["tiny"], "sori models tiny qwen3-omni|qwen2.5-omni FOLDER"),
+        (["tiny", "gpt-9", "folder"], "sori models tiny qwen3-omni|qwen2.5-omni FOLDER"),
         (["list", "something"], "takes no names"),
         (["fetch", "not a name"], "not a name: cannot be fetched"),
     ],

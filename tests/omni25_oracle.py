@@ -1,0 +1,91 @@
+"""Qwen2.5-Omni's own `generate()`, and its three stages."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import Qwen2_5OmniForConditionalGeneration
+
+from pipeline.messages import PromptItem
+from pipeline.stages.omni_text import OmniTokenizer
+
+IM_END = 301
+PAD, END = 64, 66
+MAX_CODES = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Generated25:
+    """tokens: of the reply. codes: [frames]. wave: float32, of one go with the seed's noise."""
+
+    tokens: list[int]
+    codes: NDArray[np.int64]
+    wave: NDArray[np.float32]
+
+
+class Official25:
+    """The whole model in one piece."""
+
+    def __init__(self, folder: Path) -> None:
+        kind: Any = Qwen2_5OmniForConditionalGeneration
+        self._model: Any = kind.from_pretrained(folder, dtype=torch.float32)
+        self._tokenizer = OmniTokenizer(folder)
+
+    def generate(
+        self, items: Sequence[PromptItem], tokens: int, speaker: str, seed: int = 0
+    ) -> Generated25:
+        """Greedy. seed: of the noise that the sound is made from."""
+        ids = torch.tensor([self._tokenizer.prompt(items)])
+        model, seen = self._model, dict[str, Any]()
+        decode = model.token2wav.forward
+
+        def kept(codes: torch.Tensor, **options: Any) -> torch.Tensor:
+            seen["codes"] = codes
+            torch.manual_seed(seed)
+            wave: torch.Tensor = decode(codes, **options)
+            return wave
+
+        model.token2wav.forward = kept
+        speak = model.talker.forward
+
+        @functools.wraps(speak)
+        def masked(**options: Any) -> Any:
+            # Without a mask, which `generate()` may drop where it hides nothing, the Talker's
+            # `forward` leaves out the codes that its prompt ends with, and with that what it was
+            # trained on.
+            if options.get("attention_mask") is None:
+                cache = options.get("cache")
+                given = options.get("inputs_embeds")
+                count = options["input_ids"].shape[1] if given is None else given.shape[1]
+                length = count + (cache.get_seq_length() if cache is not None else 0)
+                options["attention_mask"] = torch.ones((1, length), dtype=torch.long)
+            return speak(**options)
+
+        model.talker.forward = masked
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of its own way to call itself
+                reply, wave = model.generate(
+                    input_ids=ids,
+                    attention_mask=torch.ones_like(ids),
+                    speaker=speaker,
+                    thinker_max_new_tokens=tokens,
+                    thinker_do_sample=False,
+                    thinker_eos_token_id=IM_END,
+                    talker_max_new_tokens=MAX_CODES,
+                    talker_do_sample=False,
+                    talker_eos_token_id=[PAD, END],
+                )
+        finally:
+            model.token2wav.forward = decode
+            model.talker.forward = speak
+        made = reply[0, ids.shape[1] :].tolist()
+        return Generated25(made, seen["codes"][0].numpy(), wave.numpy())

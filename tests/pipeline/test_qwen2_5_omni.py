@@ -1,0 +1,181 @@
+"""Qwen2.5-Omni through its stages, held against the model's own `generate()`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from omni25_oracle import IM_END, MAX_CODES, Official25
+from omni_oracle import fed, request
+from safetensors.torch import load_file, save_file
+from stage_driver import StageDriver
+
+from pipeline.messages import Audio, Condition, End, Frames, Plan, Start, TextDelta
+from pipeline.models.tiny_qwen2_5_omni import make_tiny_qwen2_5_omni
+from pipeline.stage import Input, Output, Stage, StageError, StageSettings
+from pipeline.stages.omni_checkpoint import CheckpointError
+from pipeline.stages.qwen2_5_omni_talker import Qwen25OmniTalker
+from pipeline.stages.qwen2_5_omni_thinker import Qwen25OmniThinker
+from pipeline.stages.qwen2_5_omni_voicebox import Qwen25OmniVoiceBox
+
+REQUESTS = [
+    request("short", "hi there"),
+    request("system", "What is the capital?", system="You are kind."),
+    request("turns", "hello", "hey you", "and now?", system="be nice", voice="chelsie"),
+    request("other script", "안녕하세요, how are you?"),
+    request("long", "tell me " * 60),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tiny") / "qwen2.5-omni"
+    make_tiny_qwen2_5_omni(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def official(folder: Path) -> Official25:
+    return Official25(folder)
+
+
+def load(kind: Callable[[StageSettings], Stage], **options: Any) -> Stage:
+    stage = kind(StageSettings(options=options))
+    stage.load()
+    return stage
+
+
+@pytest.fixture(scope="module")
+def thinker(folder: Path) -> Stage:
+    return load(Qwen25OmniThinker, model=str(folder))
+
+
+@pytest.fixture(scope="module")
+def talker(folder: Path) -> Stage:
+    return load(Qwen25OmniTalker, model=str(folder), greedy=True, max_frames=MAX_CODES)
+
+
+def tokens_of(outputs: Sequence[Output]) -> list[int]:
+    deltas = [o.message for o in outputs if isinstance(o.message, TextDelta)]
+    return [token for delta in deltas for token in delta.token_ids]
+
+
+def codes_of(outputs: Sequence[Output]) -> NDArray[np.int32]:
+    frames = [o.array for o in outputs if isinstance(o.message, Frames) and o.array is not None]
+    return np.concatenate(frames)[:, 0]
+
+
+@pytest.mark.parametrize("start", REQUESTS, ids=lambda start: start.request_id)
+def test_tokens_and_codes_are_the_official_ones(
+    official: Official25, thinker: Stage, talker: Stage, start: Start
+) -> None:
+    wanted = official.generate(start.items, 10, start.voice.title())
+    thought = StageDriver(thinker).run(start)
+    spoken = StageDriver(talker).run(start, fed(thought, Condition))
+    assert tokens_of(thought) == [token for token in wanted.tokens if token != IM_END]
+    assert len(wanted.codes) > 1
+    assert np.array_equal(codes_of(spoken), wanted.codes)
+
+
+def test_the_voice_chooses_the_speaker(thinker: Stage, talker: Stage) -> None:
+    rows = fed(StageDriver(thinker).run(REQUESTS[0]), Condition)
+    ethan = codes_of(StageDriver(talker).run(REQUESTS[0], rows))
+    chelsie = codes_of(StageDriver(talker).run(replace(REQUESTS[0], voice="chelsie"), rows))
+    assert not np.array_equal(ethan, chelsie)
+
+
+def test_a_text_alone_has_no_rows_for_a_talker(thinker: Stage) -> None:
+    thought = StageDriver(thinker).run(replace(REQUESTS[0], plan=Plan.TEXT))
+    assert not any(isinstance(output.message, Condition) for output in thought)
+    assert tokens_of(thought) == tokens_of(StageDriver(thinker).run(REQUESTS[0]))
+
+
+KINDS = [
+    (Qwen25OmniThinker, "thinker."),
+    (Qwen25OmniTalker, "talker."),
+    (Qwen25OmniVoiceBox, "token2wav."),
+]
+
+
+@pytest.mark.parametrize(("kind", "prefix"), KINDS, ids=[prefix for _, prefix in KINDS])
+def test_what_is_missing_is_named(
+    kind: Callable[[StageSettings], Stage], prefix: str, folder: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    weights = load_file(broken / "model.safetensors")
+    del weights[sorted(one for one in weights if one.startswith(prefix))[3]]
+    save_file(weights, broken / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointError, match="missing"):
+        load(kind, model=str(broken))
+    shutil.copytree(folder, broken, dirs_exist_ok=True)
+    (broken / "spk_dict.pt").unlink()
+    with pytest.raises(CheckpointError, match="speakers"):
+        load(kind, model=str(broken))
+    with pytest.raises(CheckpointError, match="'llama'"):
+        (broken / "config.json").write_text('{"model_type": "llama"}')
+        load(kind, model=str(broken))
+
+
+def test_an_unknown_speaker_is_said(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"options\.voices\.marin: no 'nobody'"):
+        load(Qwen25OmniTalker, model=str(folder), voices={"marin": "nobody"})
+
+
+# -- Token2Wav -------------------------------------------------------------------------------------
+
+WHOLE = 1000
+
+
+def wave_of(stage: Stage, start: Start, codes: NDArray[np.int32], pieces: int) -> list[Any]:
+    """The chunks of samples made of codes that come in so many pieces."""
+    given = [Input(Frames(), piece[:, None]) for piece in np.array_split(codes, pieces)]
+    outputs = StageDriver(stage).run(start, [*given, Input(End())])
+    return [o.array for o in outputs if isinstance(o.message, Audio)]
+
+
+@pytest.mark.parametrize("start", REQUESTS[:2], ids=lambda start: start.request_id)
+def test_in_one_block_the_sound_is_the_official_one(
+    folder: Path, official: Official25, start: Start
+) -> None:
+    wanted = official.generate(start.items, 10, start.voice.title(), seed=7)
+    voicebox = load(Qwen25OmniVoiceBox, model=str(folder), blocks=WHOLE)
+    (whole,) = wave_of(voicebox, replace(start, seed=7), wanted.codes.astype(np.int32), 1)
+    assert np.abs(wanted.wave).max() > 0.01
+    assert len(whole) == len(wanted.wave)
+    assert np.abs(whole / 32767 - wanted.wave).max() < 1e-4
+
+
+@pytest.mark.parametrize("latency_first", [True, False])
+def test_blocks_give_every_sample_once_and_the_same_sound(
+    folder: Path, latency_first: bool
+) -> None:
+    codes = np.random.default_rng(3).integers(0, 64, 130).astype(np.int32)
+    start = replace(REQUESTS[0], seed=5, latency_first=latency_first)
+    voicebox = load(Qwen25OmniVoiceBox, model=str(folder))
+    chunks = wave_of(voicebox, start, codes, 130)
+    assert len(chunks) > 2
+    cut = np.concatenate(chunks)
+    assert len(cut) == 130 * 480
+    # The same pieces however the codes come; close to what one block gives.
+    assert np.array_equal(cut, np.concatenate(wave_of(voicebox, start, codes, 3)))
+    one = load(Qwen25OmniVoiceBox, model=str(folder), blocks=WHOLE)
+    (whole,) = wave_of(one, start, codes, 1)
+    difference = cut.astype(float) - whole
+    assert np.sqrt(np.mean(difference**2) / np.mean(whole.astype(float) ** 2)) < 0.05
+    other = np.concatenate(wave_of(voicebox, replace(start, seed=6), codes, 3))
+    assert not np.array_equal(cut, other)
+
+
+def test_codes_that_are_none_fail_their_request(folder: Path) -> None:
+    voicebox = load(Qwen25OmniVoiceBox, model=str(folder))
+    for wrong in (np.full(1, 999), np.full(1, -1)):
+        with pytest.raises(StageError, match="codes"):
+            wave_of(voicebox, REQUESTS[0], wrong.astype(np.int32), 1)
+        voicebox.close(REQUESTS[0].request_id)
