@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.messages import RECORDING, PromptItem
-from pipeline.models.tiny_qwen3_omni import SPECIAL, _tokenizer
+from pipeline.models.tiny_qwen3_omni import SPECIAL, byte_tokenizer
 from pipeline.stages.omni_checkpoint import CheckpointError
 from pipeline.stages.omni_text import OmniTokenizer, StopGuard, TextStream
 
@@ -17,7 +17,7 @@ from pipeline.stages.omni_text import OmniTokenizer, StopGuard, TextStream
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> OmniTokenizer:
     folder = tmp_path_factory.mktemp("tokenizer")
-    _tokenizer().save(str(folder / "tokenizer.json"))
+    byte_tokenizer(SPECIAL).save(str(folder / "tokenizer.json"))
     return OmniTokenizer(folder)
 
 
