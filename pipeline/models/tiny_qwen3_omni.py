@@ -59,6 +59,7 @@ def make_tiny_qwen3_omni(folder: Path, seed: int = 0) -> None:
 
     torch.manual_seed(seed)
     model = Qwen3OmniMoeForConditionalGeneration(Qwen3OmniMoeConfig(**_configuration()))
+    _make_expert(model, seed)
     _make_audible(model.code2wav, seed)
     _make_attentive(model.thinker.model.audio_tower)
     _make_attentive(model.thinker.model.visual)
@@ -173,6 +174,17 @@ def _code2wav() -> dict[str, Any]:
         "max_position_embeddings": 8000,
         "rope_parameters": PLAIN_ROPE,
     }
+
+
+def _make_expert(model: Any, seed: int) -> None:
+    """The library leaves the experts' weights as the memory happened to be."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(seed + 2)
+    for name, weight in sorted(model.named_parameters()):
+        if ".experts." in name:
+            nn.init.normal_(weight, std=0.02)
 
 
 def _make_audible(code2wav: Any, seed: int) -> None:

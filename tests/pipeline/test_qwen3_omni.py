@@ -155,9 +155,9 @@ def test_recordings_that_are_not_there_fail_their_request(stages: Stages) -> Non
 
 SEEN = [
     ("question", [f"{PICTURE}What is that?"], [(70, 100)]),
-    ("two in one turn", [f"{PICTURE} or\n{PICTURE}?"], [(64, 64), (200, 90)]),
+    ("two in one turn", [f"{PICTURE} or\n{PICTURE}?"], [(60, 64), (200, 90)]),
     ("in an earlier turn", [PICTURE, "I see.", f"And {PICTURE}?"], [(33, 90), (64, 300)]),
-    ("only earlier", [f"Look: {PICTURE}", "I see.", "What was it?"], [(90, 40)]),
+    ("only earlier", [f"Look: {PICTURE}", "I see.", "What was it?"], [(90, 140)]),
 ]
 
 
