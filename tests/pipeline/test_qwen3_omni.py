@@ -155,7 +155,7 @@ def test_recordings_that_are_not_there_fail_their_request(stages: Stages) -> Non
 
 SEEN = [
     ("question", [f"{PICTURE}What is that?"], [(70, 100)]),
-    ("two in one turn", [f"{PICTURE} or\n{PICTURE}?"], [(60, 64), (200, 90)]),
+    ("two in one turn", [f"{PICTURE} or\n{PICTURE}?"], [(96, 64), (200, 90)]),
     ("in an earlier turn", [PICTURE, "I see.", f"And {PICTURE}?"], [(33, 90), (64, 300)]),
     ("only earlier", [f"Look: {PICTURE}", "I see.", "What was it?"], [(90, 140)]),
 ]
@@ -187,8 +187,8 @@ def test_pictures_are_seen_as_the_official_code_sees_them(
     assert got.tokens == [token for token in wanted.tokens if token != 301][: len(got.tokens)]
     assert np.array_equal(got.codes, wanted.codes)
     assert np.abs(got.samples / 32767 - wanted.wave).max() < 1e-4
-    darker = stages.run(start, pictures=[picture // 3 for picture in pictures])
-    assert darker.tokens != got.tokens
+    other = stages.run(start, pictures=[255 - picture for picture in pictures])
+    assert other.tokens != got.tokens or not np.array_equal(other.codes, got.codes)
 
 
 def test_pictures_and_recordings_are_told_apart(official: Official, stages: Stages) -> None:
