@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipeline.messages import RECORDING, PromptItem, ToolCall
+from pipeline.messages import PICTURE, RECORDING, PromptItem, ToolCall
 from realtime.commands import Recording
 from realtime.conversation import Entry
 from realtime.protocol.items import (
@@ -63,5 +63,5 @@ def _text(entry: Entry, message: SystemMessage | UserMessage | AssistantMessage)
 
 
 def _plain(text: str) -> str:
-    """Nobody else writes a RECORDING."""
-    return text.replace(RECORDING, "")
+    """Nobody else writes a RECORDING or a PICTURE."""
+    return text.replace(RECORDING, "").replace(PICTURE, "")

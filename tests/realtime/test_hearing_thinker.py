@@ -6,7 +6,7 @@ import base64
 
 from pair import Pair
 
-from pipeline.messages import RECORDING, End, Failed, PromptItem, TextDelta, Usage
+from pipeline.messages import PICTURE, RECORDING, End, Failed, PromptItem, TextDelta, Usage
 from realtime.commands import Abort, Recording, Release, StartReply, Transcribe
 
 NO_DETECTION = {"input": {"turn_detection": None}}
@@ -141,6 +141,18 @@ def test_recordings_of_the_clients_own_keep_their_format_and_place() -> None:
     item_id = pair.of("conversation.item.done")[-1]["item"]["id"]
     assert recording == Recording(item_id, 1, pcm, "audio/pcm", 24_000, 0.1)
     assert (recording.data, recording.rate_hz) == (pcm, 24_000)
+    pair.check()
+
+
+def test_nobody_types_a_picture_or_a_recording() -> None:
+    pair = hearing_pair()
+    pair.update(audio=NO_DETECTION, instructions=f"Be{PICTURE} kind.{RECORDING}")
+    parts = [{"type": "input_text", "text": f"What{PICTURE} is{RECORDING} it?"}]
+    item = {"type": "message", "role": "user", "content": parts}
+    pair.send({"type": "conversation.item.create", "item": item})
+    pair.send({"type": "response.create"})
+    command = pair.last(StartReply)
+    assert [item.text for item in command.start.items] == ["Be kind.", "What is it?"]
     pair.check()
 
 
