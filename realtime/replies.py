@@ -351,9 +351,14 @@ class Replies:
     # -- ending ----------------------------------------------------------------------------------
 
     def cancel(self, response_id: str | None) -> None:
-        """A client wants one to stop; by default the conversation's. Raises ClientError."""
+        """A client wants one to stop; by default the conversation's. Raises ClientError.
+
+        One that is over may still be played: then too the client stops, and the model forgets.
+        """
         reply = self._active if response_id is None else self._replies.get(response_id)
         if reply is None:
+            if response_id in (None, self.playback.response_id):
+                self.playback.cut()
             raise errors.nothing_to_cancel()
         if reply.state is ReplyState.HELD:
             # To the client, a turn that has ended is being answered.

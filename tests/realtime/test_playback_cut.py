@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from pair import Event, Pair
 
 from pipeline.messages import Alignment, End, TextDelta
@@ -164,6 +165,30 @@ def test_a_cancelled_response_beside_the_conversation_cuts_nothing() -> None:
     pair.send({"type": "response.cancel", "response_id": beside})
     pair.session.receive_playback(spoken, 24_000)
     pair.say("thanks")
+
+    assert remembered(pair) == ["One two three"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_cancel_after_the_end_cuts_what_was_still_to_be_heard(named: bool) -> None:
+    pair = counting()
+    play(pair, 17_000)
+    spoken = pair.last(StartReply).start.request_id
+    (answer,) = pair.send({"type": "response.cancel", **({"response_id": spoken} if named else {})})
+    assert answer["error"]["code"] == "response_cancel_not_active"
+    pair.session.receive_playback(spoken, 24_000)
+    pair.say("go on")
+
+    assert remembered(pair) == ["One two"]
+    assert pair.of("conversation.item.truncated") == []
+
+
+def test_a_cancel_of_another_response_cuts_nothing() -> None:
+    pair = counting()
+    play(pair, 9_000)
+    pair.send({"type": "response.cancel", "response_id": "resp_other"})
+    play(pair, 24_000)
+    pair.say("go on")
 
     assert remembered(pair) == ["One two three"]
 
