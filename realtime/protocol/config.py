@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from realtime.protocol.wire import Wire, absent
+from realtime.protocol.wire import FreeObject, Wire, absent
 
 Modality = Literal["text", "audio"]
 Effort = Literal["minimal", "low", "medium", "high", "xhigh"]
@@ -155,7 +155,7 @@ class FunctionTool(Wire):
     type: Literal["function"] = "function"
     name: str = Field(min_length=1, max_length=256)
     description: str | None = Field(None, exclude_if=absent)
-    parameters: dict[str, Any] | None = Field(None, exclude_if=absent)
+    parameters: FreeObject | None = Field(None, exclude_if=absent)
 
 
 class NamedFunction(Wire):
@@ -216,7 +216,7 @@ class SessionConfig(Wire):
     reasoning: Reasoning | None = Field(None, exclude_if=absent)
     max_output_tokens: MaxOutputTokens = "inf"
     truncation: Literal["auto", "disabled"] | RetentionRatio = "auto"
-    tracing: Literal["auto"] | dict[str, Any] | None = None  # every SDK sends it; no traces here
+    tracing: Literal["auto"] | FreeObject | None = None  # every SDK sends it; no traces here
     prompt: None = None  # hosted prompts cannot take effect; SDKs send null
     include: tuple[Literal["item.input_audio_transcription.logprobs"], ...] | None = None
     latency_first: bool = True  # an extension

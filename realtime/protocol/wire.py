@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class Wire(BaseModel):
@@ -21,6 +22,23 @@ def absent(value: Any) -> bool:
     """Whether a field is left out of the JSON. Clients trip over null where they expect no key."""
     return value is None
 
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not isfinite(value):
+            raise ValueError("a finite number in every place")
+        case dict():
+            for inner in value.values():
+                _finite(inner)
+        case list():
+            for inner in value:
+                _finite(inner)
+    return value
+
+
+# The models' own check ends where anything goes; NaN would be told back as null.
+FreeObject = Annotated[dict[str, Any], AfterValidator(_finite)]
+"""A JSON object whose keys are the client's own."""
 
 ItemId = Annotated[str, Field(min_length=1, max_length=512)]
 EventId = Annotated[str, Field(max_length=512)]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from realtime.protocol.config import Voice
-from realtime.protocol.wire import Wire
+from realtime.protocol.wire import FreeObject, Wire
 
 InputFormat = Literal["wav", "mp3", "flac", "ogg", "opus", "pcm16"]
 OutputFormat = Literal["wav", "mp3", "flac", "opus", "aac", "pcm16"]
@@ -159,7 +159,7 @@ class FunctionDefinition(Wire):
 
     name: str = Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+$")
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: FreeObject | None = None
     strict: bool | None = None
 
 
@@ -200,7 +200,7 @@ class JsonSchema(Wire):
 
     name: str = Field(min_length=1, max_length=64)
     description: str | None = None
-    json_schema: dict[str, Any] | None = Field(None, alias="schema")
+    json_schema: FreeObject | None = Field(None, alias="schema")
     strict: bool | None = None
 
 

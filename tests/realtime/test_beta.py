@@ -169,6 +169,8 @@ def test_whatever_a_client_of_the_beta_sends_is_an_event_or_one_error(kind: str,
     ("session", "param"),
     [
         ({"input_audio_format": "mp3"}, "session.input_audio_format"),
+        ({"input_audio_format": None}, "session.input_audio_format"),
+        ({"output_audio_format": 5}, "session.output_audio_format"),
         ({"temperature": 2}, "session.temperature"),
         ({"temperature": "hot"}, "session.temperature"),
         ({"speed": 9}, "session.speed"),
@@ -190,3 +192,5 @@ def test_what_is_wrong_is_named_as_the_client_wrote_it(session: dict[str, Any], 
     (event,) = told(server.Error(event_id="e", error=body), dialect)
     assert event["error"]["param"].startswith(param)
     assert "audio." not in event["error"]["message"]
+    if param.endswith("_format"):
+        assert "an object" not in event["error"]["message"]

@@ -66,6 +66,32 @@ def test_each_key_changes_alone_and_null_clears() -> None:
     assert updated["session"]["instructions"] == ""
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "param"),
+    [
+        ("tools", '[{"type": "function", "name": "f", "parameters": {"a": [NaN]}}]', "parameters"),
+        ("tools", '[{"type": "function", "name": "f", "parameters": {"a": 1e999}}]', "parameters"),
+        ("tracing", '{"metadata": {"a": -Infinity}}', "session.tracing"),
+    ],
+)
+def test_a_number_that_json_does_not_have_is_refused_not_told_back_as_null(
+    key: str, value: str, param: str
+) -> None:
+    pair = Pair()
+    session = f'{{"type": "realtime", "{key}": {value}}}'
+    (answer,) = pair.send(f'{{"type": "session.update", "session": {session}}}')
+    assert (answer["type"], answer["error"]["code"]) == ("error", "invalid_value")
+    assert answer["error"]["param"].endswith(param)
+
+
+def test_noise_reduction_is_told_back_as_it_was_set() -> None:
+    pair = Pair()
+    (updated,) = pair.update(audio={"input": {"noise_reduction": {"type": "far_field"}}})
+    assert updated["session"]["audio"]["input"]["noise_reduction"] == {"type": "far_field"}
+    (updated,) = pair.update(audio={"input": {"noise_reduction": None}})
+    assert updated["session"]["audio"]["input"]["noise_reduction"] is None
+
+
 def test_another_kind_of_turn_detection_starts_from_its_own_defaults() -> None:
     pair = Pair()
     detection = {"type": "semantic_vad", "eagerness": "low", "create_response": False}
