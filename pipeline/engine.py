@@ -128,6 +128,9 @@ class Engine:
         }
         self.hears = STAGES[config.stages.thinker.kind].hears
         self.sees = STAGES[config.stages.thinker.kind].sees
+        self.lacks = (
+            STAGES[config.stages.thinker.kind].lacks | STAGES[config.stages.talker.kind].lacks
+        )
         ears = HearingPool(self._links["server-thinker"]) if self.hears else None
         self.semaphore = SynthesisSemaphore(
             config.max_concurrent_synthesis, config.max_queued_synthesis, config.synthesis_timeout_s

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from audio.codecs import CodecError
 from audio.formats import AudioFormat
 from audio.libopus import OpusUnavailable
+from pipeline.abilities import Ability
 from pipeline.messages import (
     Alignment,
     End,
@@ -99,7 +100,10 @@ class Driver:
         self.quiet.set()
         opening = opening or Opening()
         self._dialect = Dialect(in_beta=opening.in_beta)
-        self._session = Session(new_settings(service.config, opening, hears=service.engine.hears))
+        engine = service.engine
+        self._session = Session(
+            new_settings(service.config, opening, hears=engine.hears, lacks=engine.lacks)
+        )
         heard = self._session.input_format
         self._input_format = AudioFormat(heard.type, rate_of(heard))
         self._microphone: MicrophoneDecoder | None = None  # made with the first append
@@ -360,8 +364,17 @@ class Driver:
         logger.info("reply %s: %s", start.request_id, dict(timings_ms))
 
 
-def new_settings(config: Config, opening: Opening, *, hears: bool = False) -> SessionSettings:
-    """A fresh session under this configuration, opened like this. hears: the Thinker does."""
+def new_settings(
+    config: Config,
+    opening: Opening,
+    *,
+    hears: bool = False,
+    lacks: frozenset[Ability] = frozenset(),
+) -> SessionSettings:
+    """A fresh session under this configuration, opened like this. Raises ClientError.
+
+    hears: the Thinker does. lacks: what the models cannot do.
+    """
     session = SessionConfig(
         model=opening.model or config.model,
         instructions=config.instructions,
@@ -372,7 +385,7 @@ def new_settings(config: Config, opening: Opening, *, hears: bool = False) -> Se
     if opening.session is not None and opening.transcribes:
         session = updated_transcription(session, opening.session, transcribes=True)
     elif opening.session is not None:
-        session = updated(session, opening.session, voice_locked=False)
+        session = updated(session, opening.session, voice_locked=False, lacks=lacks)
     return SessionSettings(
         session_id=new_id("sess"),
         new_id=new_id,
@@ -386,6 +399,7 @@ def new_settings(config: Config, opening: Opening, *, hears: bool = False) -> Se
         refuse_overflow=True,
         max_heard_s=config.max_heard_s if hears else 0.0,
         max_turn_s=config.max_turn_s,
+        lacks=lacks,
     )
 
 

@@ -133,6 +133,18 @@ def no_images(param: str) -> ClientError:
     )
 
 
+def no_calls(param: str) -> ClientError:
+    """The Thinker calls no functions."""
+    return ClientError("unsupported_value", "This server's model does not call functions.", param)
+
+
+def no_pace(param: str) -> ClientError:
+    """The Talker has one pace."""
+    return ClientError(
+        "unsupported_value", "This server's model speaks at its own pace: 'speed' must be 1.", param
+    )
+
+
 def invalid_audio(encoding: str, param: str = "audio", event_id: str | None = None) -> ClientError:
     """Bytes that are not base64, or not audio. encoding: in words, as `mono PCM16 at 24kHz`."""
     return ClientError(

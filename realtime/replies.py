@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pipeline.abilities import Ability
 from pipeline.messages import Alignment, End, Failed, TextDelta, ToolCallDelta
 from realtime import errors
 from realtime.commands import Abort, Pause, Release, Resume, StartReply
@@ -79,6 +80,8 @@ class Replies:
         self._require_room(beside)
         spec = spec_of(config, params)
         require_function(spec.tool_choice, spec.tools, "response.tool_choice")
+        if Ability.CALLS in self._settings.lacks and spec.tools and spec.tool_choice != "none":
+            raise errors.no_calls("response.tools" if params.tools else "response.tool_choice")
         context, audio = self._context(config, params)
         if not beside:
             self.drop_guess()

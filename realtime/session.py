@@ -213,7 +213,12 @@ class Session:
             )
             self._transcribes = True
         else:
-            self._config = updated(before, event.session, voice_locked=self._replies.voice_heard)
+            self._config = updated(
+                before,
+                event.session,
+                voice_locked=self._replies.voice_heard,
+                lacks=self._settings.lacks,
+            )
         if self.input_format != before.audio.input.format:
             self._out.ask(SetInputFormat(self.input_format.type, rate_of(self.input_format)))
         self._audio.reconfigure(self._config)

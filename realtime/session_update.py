@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.abilities import Ability
 from realtime import errors
 from realtime.errors import ClientError
 from realtime.protocol.config import FunctionTool, NamedFunction, SessionConfig, ToolChoice
@@ -15,16 +16,24 @@ _WHOLE = frozenset({"tracing", "tool_choice"})
 
 
 def updated(
-    current: SessionConfig, update: Mapping[str, Any], *, voice_locked: bool
+    current: SessionConfig,
+    update: Mapping[str, Any],
+    *,
+    voice_locked: bool,
+    lacks: frozenset[Ability] = frozenset(),
 ) -> SessionConfig:
     """The session after the update. Only keys that are present change. Raises ClientError.
 
-    voice_locked: the current voice has been heard.
+    voice_locked: the current voice has been heard. lacks: what the models cannot do.
     """
     require_type(update)
     merged = merge(current.model_dump(mode="json"), update)
     config = parse_config(SessionConfig, merged, "session")
     require_function(config.tool_choice, config.tools, "session.tool_choice")
+    if Ability.CALLS in lacks and config.tools and config.tool_choice != "none":
+        raise errors.no_calls("session.tools")
+    if Ability.PACES in lacks and config.audio.output.speed != 1.0:
+        raise errors.no_pace("session.audio.output.speed")
     if voice_locked and config.audio.output.voice != current.audio.output.voice:
         raise errors.locked_voice()
     # Every SDK sends a model; it was settled when the socket opened.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
+from pipeline.abilities import Ability
 from pipeline.config import StageConfig
 from pipeline.models.catalog import MODELS
 from pipeline.stage import Stage, StageSettings
@@ -25,6 +26,7 @@ class StageKind:
     model: the model of the store that it loads unless its options name another.
     hears: whether this Thinker takes recordings, so that nothing need be written down for it.
     sees: whether this Thinker, which also hears, takes pictures.
+    lacks: what it cannot do, of what requests may ask for.
     """
 
     path: str
@@ -32,7 +34,12 @@ class StageKind:
     model: str = ""
     hears: bool = False
     sees: bool = False
+    lacks: frozenset[Ability] = frozenset()
 
+
+OMNI_THINKER_LACKS = frozenset({Ability.CALLS, Ability.SHAPES})
+OMNI_TALKER_LACKS = frozenset({Ability.READS, Ability.PACES})
+"""It speaks what its own Thinker says, and has no notion of pace."""
 
 SECOND_NBYTES = (24_000 + 9_600) * 2
 """A second of 24 kHz int16, and what a watermark may have held back of the one before."""
@@ -51,10 +58,14 @@ STAGES: dict[str, StageKind] = {
     ),
     # Prompts are long, and go in parts; a row is 8 KiB or so.
     "qwen2_5_omni_thinker": StageKind(
-        "pipeline.stages.qwen2_5_omni_thinker:Qwen25OmniThinker", slot_nbytes=1 << 20
+        "pipeline.stages.qwen2_5_omni_thinker:Qwen25OmniThinker",
+        slot_nbytes=1 << 20,
+        lacks=OMNI_THINKER_LACKS,
     ),
     "qwen2_5_omni_talker": StageKind(
-        "pipeline.stages.qwen2_5_omni_talker:Qwen25OmniTalker", slot_nbytes=1 << 16
+        "pipeline.stages.qwen2_5_omni_talker:Qwen25OmniTalker",
+        slot_nbytes=1 << 16,
+        lacks=OMNI_TALKER_LACKS,
     ),
     "qwen2_5_omni_voicebox": StageKind(
         "pipeline.stages.qwen2_5_omni_voicebox:Qwen25OmniVoiceBox", slot_nbytes=1 << 18
@@ -64,9 +75,12 @@ STAGES: dict[str, StageKind] = {
         slot_nbytes=1 << 20,
         hears=True,
         sees=True,
+        lacks=OMNI_THINKER_LACKS,
     ),
     "qwen3_omni_talker": StageKind(
-        "pipeline.stages.qwen3_omni_talker:Qwen3OmniTalker", slot_nbytes=1 << 16
+        "pipeline.stages.qwen3_omni_talker:Qwen3OmniTalker",
+        slot_nbytes=1 << 16,
+        lacks=OMNI_TALKER_LACKS,
     ),
     "qwen3_omni_voicebox": StageKind(
         "pipeline.stages.qwen3_omni_voicebox:Qwen3OmniVoiceBox", slot_nbytes=SECOND_NBYTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,21 @@ class OmniTokenizer:
         ids: list[int] = []
         for item in items:
             role = "user" if item.role == "tool" else item.role
-            text = item.text.replace("<|", "<| ").replace(RECORDING, SOUND)
+            text = _written(item).replace("<|", "<| ").replace(RECORDING, SOUND)
             text = text.replace(PICTURE, SIGHT)
             ids += self.encode(f"<|im_start|>{role}\n{text}<|im_end|>\n")
         return ids + self.encode("<|im_start|>assistant\n")
+
+
+def _written(item: PromptItem) -> str:
+    """Its text, with calls and what they returned as in Qwen's chat templates."""
+    if item.role == "tool":
+        return f"<tool_response>\n{item.text}\n</tool_response>"
+    calls = [
+        f'<tool_call>\n{{"name": {json.dumps(c.name)}, "arguments": {c.arguments}}}\n</tool_call>'
+        for c in item.tool_calls
+    ]
+    return "\n".join([item.text, *calls] if item.text else calls)
 
 
 class TextStream:

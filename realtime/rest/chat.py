@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
 
 from audio.encoding import encode_file
+from pipeline.abilities import Ability
 from pipeline.messages import (
     OUTPUT_RATE_HZ,
     Alignment,
@@ -53,6 +54,7 @@ async def create_chat_completion(request: Request) -> Response:
     body = await read_json(request, ChatRequest, service.config.max_body_bytes)
     known_model(service.config, body.model)
     refuse_what_cannot_be(body)
+    refuse_what_is_lacking(body, service.engine.lacks)
     completion = Completion(service, body, offered_key(request.headers) or "")
     if body.stream:
         return StreamedAnswer(service, completion.stream, SSE)
@@ -104,6 +106,25 @@ def _refuse_tools(body: ChatRequest) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
             raise bad_request(f"There are two functions named '{name}'.", f"tools[{index}]")
+
+
+def refuse_what_is_lacking(body: ChatRequest, lacks: frozenset[Ability]) -> None:
+    """What these models cannot do. Raises ApiError."""
+    if Ability.CALLS in lacks and body.tools and body.tool_choice != "none":
+        raise bad_request(
+            "This server's model does not call functions.", "tools", "unsupported_value"
+        )
+    shaped = {
+        "response_format": body.response_format is not None and body.response_format.type != "text",
+        "logprobs": body.logprobs,
+        "logit_bias": body.logit_bias,
+        "frequency_penalty": body.frequency_penalty,
+        "presence_penalty": body.presence_penalty,
+    }
+    for param, asked in shaped.items():
+        if Ability.SHAPES in lacks and asked:
+            message = f"This server's model does not support '{param}'."
+            raise bad_request(message, param, "unsupported_value")
 
 
 def _refuse_biases(body: ChatRequest) -> None:

@@ -96,7 +96,8 @@ def _issue(
     )
     expires_at = int(time.time()) + seconds
     try:
-        effective = Session(new_settings(service.config, opening)).effective()
+        settings = new_settings(service.config, opening, lacks=service.engine.lacks)
+        effective = Session(settings).effective()
         value = service.client_secrets.issue(ClientSecret(expires_at, session))
     except ClientError as error:
         raise _refusal(error) from error

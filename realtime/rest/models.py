@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 
+from pipeline.abilities import Ability
 from realtime.auth import admits, offered_key
 from realtime.config import Config
 from realtime.rest.errors import ApiError
@@ -40,8 +41,6 @@ CAPABILITIES = {
 }
 """An extension of the model object."""
 
-SIGHT = ["text", "audio", "image"]
-
 
 def _model(name: str, service: Service) -> dict[str, Any]:
     mark = service.engine.mark
@@ -50,8 +49,17 @@ def _model(name: str, service: Service) -> dict[str, Any]:
         "object": "model",
         "created": _BOOTED_S,
         "owned_by": "sori",
-        "capabilities": CAPABILITIES | ({"input_modalities": SIGHT} if service.engine.sees else {}),
+        "capabilities": _capabilities(service.engine.sees, service.engine.lacks),
         "watermark": {"backend": mark.backend, "payload": mark.payload} if mark else None,
+    }
+
+
+def _capabilities(sees: bool, lacks: frozenset[Ability]) -> dict[str, Any]:
+    return CAPABILITIES | {
+        "speech": Ability.READS not in lacks,
+        "input_modalities": ["text", "audio", *(["image"] if sees else [])],
+        "tools": Ability.CALLS not in lacks,
+        "response_format": ["text"] if Ability.SHAPES in lacks else CAPABILITIES["response_format"],
     }
 
 

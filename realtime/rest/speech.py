@@ -14,11 +14,13 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
 from audio.encoding import FILE_FORMATS, file_encoder
+from pipeline.abilities import Ability
 from pipeline.messages import OUTPUT_RATE_HZ, Audio, Failed, Plan, PromptItem, Start
 from realtime.protocol.config import Voice
 from realtime.protocol.wire import Wire
 from realtime.rest.bodies import read_json
 from realtime.rest.chat_answer import SPOKEN_TOKEN_SAMPLES
+from realtime.rest.errors import bad_request
 from realtime.rest.models import known_model, require_key
 from realtime.rest.streaming import SSE, StreamedAnswer, sse
 from realtime.rest.work import api_error
@@ -50,6 +52,12 @@ async def create_speech(request: Request) -> Response:
     service: Service = request.app.state.service
     body = await read_json(request, SpeechRequest, service.config.max_body_bytes)
     known_model(service.config, body.model)
+    if Ability.READS in service.engine.lacks:
+        raise bad_request(
+            "This server's model speaks only what it says itself; it cannot read out a text.",
+            "model",
+            "unsupported_value",
+        )
     speaking = Speaking(service, body)
     if body.stream_format == "sse":
         return StreamedAnswer(service, speaking.events, SSE)

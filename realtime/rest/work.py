@@ -25,6 +25,7 @@ STATUSES = {
     "context_length_exceeded": HTTPStatus.BAD_REQUEST,
     "invalid_prompt": HTTPStatus.BAD_REQUEST,
     "invalid_schema": HTTPStatus.BAD_REQUEST,
+    "unsupported_value": HTTPStatus.BAD_REQUEST,
     "poisoned_request": HTTPStatus.BAD_REQUEST,  # not 5xx: SDKs would send it again by themselves
     "worker_died": HTTPStatus.SERVICE_UNAVAILABLE,
     "worker_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,

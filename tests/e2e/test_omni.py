@@ -204,6 +204,86 @@ def test_what_is_no_picture_is_refused_by_its_place(server: Server, url: str) ->
     assert refusal.value.code == "invalid_image"
 
 
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    ("param", "value"),
+    [
+        ("tools", [TOOL]),
+        ("response_format", {"type": "json_object"}),
+        ("logprobs", True),
+        ("logit_bias", {"5": 10}),
+        ("frequency_penalty", 1.0),
+        ("presence_penalty", -1.0),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_a_chat_cannot_have_is_refused_by_name(
+    server: Server, param: str, value: object, stream: bool
+) -> None:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as client:
+        with pytest.raises(openai.BadRequestError) as refusal:
+            client.chat.completions.create(
+                model="sori",
+                messages=[{"role": "user", "content": "hi"}],
+                stream=stream,
+                extra_body={param: value},
+            )
+    assert (refusal.value.param, refusal.value.code) == (param, "unsupported_value")
+
+
+@pytest.mark.parametrize("form", ["audio", "sse"])
+def test_a_given_text_is_not_read_out(server: Server, form: Any) -> None:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as client:
+        with pytest.raises(openai.BadRequestError) as refusal:
+            client.audio.speech.create(
+                model="sori", input="Hello.", voice="ethan", stream_format=form
+            )
+        capabilities: Any = client.models.retrieve("sori").to_dict()["capabilities"]
+    assert (refusal.value.param, refusal.value.code) == ("model", "unsupported_value")
+    assert capabilities["speech"] is capabilities["tools"] is False
+    assert capabilities["response_format"] == ["text"]
+
+
+FUNCTION = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+FAST: dict[str, Any] = {"audio": {"output": {"speed": 1.5}}}
+
+
+async def test_what_a_session_cannot_have_is_refused_by_its_place(server: Server) -> None:
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("session.tools", {"type": "session.update", "session": {"tools": [FUNCTION]}}),
+        ("session.audio.output.speed", {"type": "session.update", "session": FAST}),
+        ("response.tools", {"type": "response.create", "response": {"tools": [FUNCTION]}}),
+    ]
+    async with open_client(server.realtime_url) as client:
+        await client.update_session({"max_output_tokens": TOKENS})
+        for param, event in events:
+            if "session" in event:
+                event["session"]["type"] = "realtime"
+            since = len(client.events)
+            await client.send(event)
+            refused = await client.wait_for("error", since=since)
+            assert refused.event["error"]["param"] == param
+            assert refused.event["error"]["code"] == "unsupported_value"
+        turn = await client.ask("are you still there?")  # and nothing else has changed
+    assert turn.failure is None
+    assert turn.reply is not None
+    assert len(turn.reply.audio) > 0
+
+
+@pytest.mark.parametrize(
+    ("param", "session"),
+    [("session.tools", {"tools": [FUNCTION]}), ("session.audio.output.speed", FAST)],
+)
+def test_nor_can_a_client_secret(server: Server, param: str, session: Any) -> None:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as client:
+        with pytest.raises(openai.BadRequestError) as refusal:
+            wanted: Any = {"type": "realtime", **session}
+            client.realtime.client_secrets.create(session=wanted)
+    assert refusal.value.param == param
+
+
 def png(picture: NDArray[np.uint8]) -> str:
     """A data URI."""
     file = io.BytesIO()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.messages import RECORDING, PromptItem
+from pipeline.messages import RECORDING, PromptItem, ToolCall
 from pipeline.models.tiny_qwen3_omni import SPECIAL, byte_tokenizer
 from pipeline.stages.omni_checkpoint import CheckpointError
 from pipeline.stages.omni_text import OmniTokenizer, StopGuard, TextStream
@@ -39,6 +39,18 @@ def test_nobody_speaks_for_another(tokenizer: OmniTokenizer) -> None:
 def test_a_recording_has_its_place(tokenizer: OmniTokenizer) -> None:
     item = PromptItem("user", f"{RECORDING} and {RECORDING}", recordings=(1, 2))
     assert tokenizer.prompt([item]).count(SPECIAL["<|audio_pad|>"]) == 2
+
+
+def test_earlier_calls_and_their_results_are_told(tokenizer: OmniTokenizer) -> None:
+    call = ToolCall("call_1", "weather", '{"city": "Seoul"}')
+    items = [
+        PromptItem("assistant", "I look.", tool_calls=(call,)),
+        PromptItem("tool", "sunny", call_id="call_1"),
+    ]
+    told = tokenizer.decode(tokenizer.prompt(items))
+    call_text = '<tool_call>\n{"name": "weather", "arguments": {"city": "Seoul"}}\n</tool_call>'
+    assert f"I look.\n{call_text}" in told
+    assert "<tool_response>\nsunny\n</tool_response>" in told
 
 
 def test_a_folder_without_a_tokenizer_is_said(tmp_path: Path) -> None:
