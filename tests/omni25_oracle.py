@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import Qwen2_5OmniForConditionalGeneration
+from transformers import Qwen2_5OmniForConditionalGeneration, WhisperFeatureExtractor
+from transformers.models.qwen2_5_omni.processing_qwen2_5_omni import (
+    _get_feat_extract_output_lengths,
+)
 
 from pipeline.messages import PromptItem
 from pipeline.stages.omni_text import OmniTokenizer
 
-IM_END = 301
+IM_END, AUDIO = 301, 308
 PAD, END = 64, 66
 MAX_CODES = 80
 
@@ -39,11 +42,39 @@ class Official25:
         self._model: Any = kind.from_pretrained(folder, dtype=torch.float32)
         self._tokenizer = OmniTokenizer(folder)
 
+    def _inputs(
+        self, items: Sequence[PromptItem], recordings: Sequence[NDArray[np.int16]]
+    ) -> tuple[torch.Tensor, dict[str, Any]]:
+        """As the official processor makes them: each recording with silence up to five minutes."""
+        prompt = self._tokenizer.prompt(items)
+        given: dict[str, Any] = {}
+        if recordings:
+            extract: Any = WhisperFeatureExtractor(  # type: ignore[no-untyped-call]
+                feature_size=128, chunk_length=300, return_attention_mask=True
+            )
+            made = extract(
+                [samples.astype(np.float32) / 32768 for samples in recordings],
+                sampling_rate=16_000,
+                return_tensors="pt",
+                return_attention_mask=True,
+                padding="max_length",
+            )
+            given["input_features"] = made["input_features"]
+            given["feature_attention_mask"] = made["attention_mask"]
+            lengths: Any = _get_feat_extract_output_lengths
+            prompt = _spread(prompt, AUDIO, lengths(made["attention_mask"].sum(-1)).tolist())
+        return torch.tensor([prompt]), given
+
     def generate(
-        self, items: Sequence[PromptItem], tokens: int, speaker: str, seed: int = 0
+        self,
+        items: Sequence[PromptItem],
+        tokens: int,
+        speaker: str,
+        seed: int = 0,
+        recordings: Sequence[NDArray[np.int16]] = (),
     ) -> Generated25:
         """Greedy. seed: of the noise that the sound is made from."""
-        ids = torch.tensor([self._tokenizer.prompt(items)])
+        ids, given = self._inputs(items, recordings)
         model, seen = self._model, dict[str, Any]()
         decode = model.token2wav.forward
 
@@ -83,9 +114,16 @@ class Official25:
                     talker_max_new_tokens=MAX_CODES,
                     talker_do_sample=False,
                     talker_eos_token_id=[PAD, END],
+                    **given,
                 )
         finally:
             model.token2wav.forward = decode
             model.talker.forward = speak
         made = reply[0, ids.shape[1] :].tolist()
         return Generated25(made, seen["codes"][0].numpy(), wave.numpy())
+
+
+def _spread(prompt: list[int], token: int, counts: list[int]) -> list[int]:
+    """Each placeholder in turn, repeated."""
+    left = iter(counts)
+    return [one for id_ in prompt for one in ([token] * next(left) if id_ == token else [id_])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline.models.tiny_qwen3_omni import VOCABULARY, byte_tokenizer
+from pipeline.models.tiny_qwen3_omni import VOCABULARY, byte_tokenizer, make_attentive
 
 CODEBOOK = 64
 CODES = 96  # with the codes that are no sounds
@@ -46,6 +46,7 @@ def make_tiny_qwen2_5_omni(folder: Path, seed: int = 0) -> None:
     torch.manual_seed(seed)
     model = Qwen2_5OmniForConditionalGeneration(Qwen2_5OmniConfig(**_configuration()))
     _make_audible(model.token2wav, seed)
+    make_attentive(model.thinker.model.audio_tower)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     byte_tokenizer(SPECIAL).save(str(folder / "tokenizer.json"))

@@ -61,8 +61,8 @@ def make_tiny_qwen3_omni(folder: Path, seed: int = 0) -> None:
     model = Qwen3OmniMoeForConditionalGeneration(Qwen3OmniMoeConfig(**_configuration()))
     _make_expert(model, seed)
     _make_audible(model.code2wav, seed)
-    _make_attentive(model.thinker.model.audio_tower)
-    _make_attentive(model.thinker.model.visual)
+    make_attentive(model.thinker.model.audio_tower)
+    make_attentive(model.thinker.model.visual)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     _processor().save_pretrained(folder)
@@ -203,12 +203,12 @@ def _make_audible(code2wav: Any, seed: int) -> None:
     code2wav.decoder[-1].conv.weight.data.mul_(0.05)
 
 
-def _make_attentive(tower: Any) -> None:
+def make_attentive(tower: Any) -> None:
     """So that what is heard or seen makes a difference, beside where it is."""
     from torch import nn
 
     for module in tower.modules():
-        if isinstance(module, nn.Conv2d | nn.Conv3d):
+        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
 
 

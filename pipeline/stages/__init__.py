@@ -60,6 +60,7 @@ STAGES: dict[str, StageKind] = {
     "qwen2_5_omni_thinker": StageKind(
         "pipeline.stages.qwen2_5_omni_thinker:Qwen25OmniThinker",
         slot_nbytes=1 << 20,
+        hears=True,
         lacks=OMNI_THINKER_LACKS,
     ),
     "qwen2_5_omni_talker": StageKind(

@@ -12,7 +12,9 @@ from pipeline.messages import INPUT_RATE_HZ, Start
 from pipeline.stage import Array
 from pipeline.stages.omni_text import OmniTokenizer
 
-PAD = "<|audio_pad|>"
+WINDOW = 400
+"""Samples that a frame is made of. Nothing shorter can be heard: it gets silence after it."""
+
 CHUNK_FRAMES, CHUNK_TOKENS = 100, 13
 
 
@@ -30,7 +32,7 @@ class OmniHearing:
             feature_size=config.audio_config.num_mel_bins,
             sampling_rate=INPUT_RATE_HZ,
             hop_length=160,
-            n_fft=400,
+            n_fft=WINDOW,
             return_attention_mask=True,
         )
 
@@ -44,30 +46,53 @@ class OmniHearing:
         lengths = [length for item in start.items for length in item.recordings]
         if not lengths:
             return ids, {}
-        samples = np.concatenate(parts).astype(np.float32) / 32768
-        recordings = np.split(samples, np.cumsum(lengths)[:-1])
+        samples = np.concatenate([np.zeros(0, np.int16), *parts]).astype(np.float32) / 32768
+        recordings = [
+            np.pad(one, (0, max(0, WINDOW - len(one))))
+            for one in np.split(samples, np.cumsum(lengths)[:-1])
+        ]
         features = self._extract(
             recordings,
             sampling_rate=INPUT_RATE_HZ,
-            padding=True,
+            **self._padding(max(map(len, recordings))),
             truncation=False,
             return_attention_mask=True,
             return_tensors="pt",
         )
         mask = features["attention_mask"].to(self._device)
-        counts = [tokens_of(int(frames)) for frames in mask.sum(dim=1)]
+        counts = [self.tokens_of(int(frames)) for frames in mask.sum(dim=1)]
         return spread(ids, self.token, counts), {
             "input_features": features["input_features"].to(self._device, self._dtype),
             "feature_attention_mask": mask,
         }
 
+    def _padding(self, longest: int) -> dict[str, Any]:
+        """As the model's own processor pads recordings, the longest of which has so many samples.
 
-def tokens_of(frames: int) -> int:
-    """How many tokens the audio encoder makes of so many frames of 10 ms."""
-    chunks, rest = divmod(frames, CHUNK_FRAMES)
-    for _ in range(3):  # its three convolutions, each of which halves
-        rest = (rest + 1) // 2
-    return chunks * CHUNK_TOKENS + rest
+        It decides whether the last frames are made with silence after them.
+        """
+        return {"padding": True}
+
+    @staticmethod
+    def tokens_of(frames: int) -> int:
+        """How many tokens the audio encoder makes of so many frames of 10 ms."""
+        chunks, rest = divmod(frames, CHUNK_FRAMES)
+        for _ in range(3):  # its three convolutions, each of which halves
+            rest = (rest + 1) // 2
+        return chunks * CHUNK_TOKENS + rest
+
+
+class Qwen25OmniHearing(OmniHearing):
+    """Of Qwen2.5-Omni, whose processor pads each recording with silence, to five minutes."""
+
+    def _padding(self, longest: int) -> dict[str, Any]:
+        """Beyond one window silence changes nothing."""
+        return {"padding": "max_length", "max_length": longest + WINDOW}
+
+    @staticmethod
+    def tokens_of(frames: int) -> int:
+        """How many tokens the audio encoder makes: a convolution halves, and a pooling after it."""
+        return ((frames + 1) // 2) // 2
 
 
 def spread(ids: list[int], token: int, counts: list[int]) -> list[int]:

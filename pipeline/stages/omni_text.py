@@ -11,15 +11,31 @@ from pipeline.messages import PICTURE, RECORDING, PromptItem
 from pipeline.stages.omni_checkpoint import CheckpointError
 
 UNFINISHED = "\ufffd"
-SOUND = "<|audio_start|><|audio_pad|><|audio_end|>"
-SIGHT = "<|vision_start|><|image_pad|><|vision_end|>"
+PLACES = (
+    (
+        ("<|audio_start|>", "<|audio_pad|>", "<|audio_end|>"),
+        ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>"),
+    ),
+    (
+        ("<|audio_bos|>", "<|AUDIO|>", "<|audio_eos|>"),
+        ("<|vision_bos|>", "<|IMAGE|>", "<|vision_eos|>"),
+    ),
+)
+"""Of a recording and of a picture: in Qwen3-Omni's chat template, and in Qwen2.5-Omni's."""
 
 
 class OmniTokenizer:
-    """The tokenizer of a checkpoint. Raises CheckpointError if the folder has none."""
+    """The tokenizer of a checkpoint. Raises CheckpointError if the folder has none that will do."""
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = _load(folder)
+        self._sound, self._sight = self._places(folder)
+
+    def _places(self, folder: Path) -> tuple[str, str]:
+        for sound, sight in PLACES:
+            if all(self._tokenizer.token_to_id(one) is not None for one in sound + sight):
+                return "".join(sound), "".join(sight)
+        raise CheckpointError(f"{folder}: the tokenizer has no places for recordings and pictures")
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text; what looks like a special token in it is one."""
@@ -41,8 +57,8 @@ class OmniTokenizer:
         ids: list[int] = []
         for item in items:
             role = "user" if item.role == "tool" else item.role
-            text = _written(item).replace("<|", "<| ").replace(RECORDING, SOUND)
-            text = text.replace(PICTURE, SIGHT)
+            text = _written(item).replace("<|", "<| ").replace(RECORDING, self._sound)
+            text = text.replace(PICTURE, self._sight)
             ids += self.encode(f"<|im_start|>{role}\n{text}<|im_end|>\n")
         return ids + self.encode("<|im_start|>assistant\n")
 

@@ -21,7 +21,7 @@ from pipeline.stages.omni_checkpoint import (
     require_family,
     usable_device,
 )
-from pipeline.stages.omni_hearing import OmniHearing
+from pipeline.stages.omni_hearing import Qwen25OmniHearing
 from pipeline.stages.omni_text import OmniTokenizer
 from pipeline.stages.qwen2_5_omni_speakers import Speakers
 from pipeline.stages.qwen3_omni_thinker import (
@@ -80,7 +80,7 @@ class Qwen25OmniThinker(Qwen3OmniThinker):
             self._device,
             self._dtype,
         )
-        self._hearing = OmniHearing(
+        self._hearing = Qwen25OmniHearing(
             self._tokenizer, config.thinker_config, self._device, self._dtype
         )
         self._sight: Any = _NoSight()

@@ -16,7 +16,17 @@ from omni_oracle import fed, request
 from safetensors.torch import load_file, save_file
 from stage_driver import StageDriver
 
-from pipeline.messages import Audio, Condition, End, Frames, Plan, Start, TextDelta
+from pipeline.messages import (
+    RECORDING,
+    Audio,
+    Condition,
+    End,
+    Failed,
+    Frames,
+    Plan,
+    Start,
+    TextDelta,
+)
 from pipeline.models.tiny_qwen2_5_omni import make_tiny_qwen2_5_omni
 from pipeline.stage import Input, Output, Stage, StageError, StageSettings
 from pipeline.stages.omni_checkpoint import CheckpointError
@@ -81,6 +91,83 @@ def test_tokens_and_codes_are_the_official_ones(
     assert tokens_of(thought) == [token for token in wanted.tokens if token != IM_END]
     assert len(wanted.codes) > 1
     assert np.array_equal(codes_of(spoken), wanted.codes)
+
+
+HEARD = [
+    ("question", [f"Listen: {RECORDING} What was that?"], [16_000]),
+    ("odd lengths", [RECORDING], [12_345]),
+    ("long", [RECORDING], [100_100]),
+    ("two in one turn", [f"{RECORDING}\nand\n{RECORDING}"], [8_000, 30_000]),
+    ("in an earlier turn", [RECORDING, "I see.", f"And {RECORDING}?"], [20_000, 5_000]),
+    ("only earlier", [f"Hear: {RECORDING}", "I see.", "What was it?"], [9_999]),
+]
+
+
+def heard(
+    start: Start, lengths: Sequence[int], seed: int = 0
+) -> tuple[Start, list[NDArray[np.int16]]]:
+    """The same with recordings of these lengths where its texts have a place for them."""
+    random = np.random.default_rng(sum(lengths) + seed)
+    left = list(lengths)
+    items = tuple(
+        replace(item, recordings=tuple(left.pop(0) for _ in range(item.text.count(RECORDING))))
+        for item in start.items
+    )
+    return replace(start, items=items), [melody(size, random) for size in lengths]
+
+
+def melody(size: int, random: np.random.Generator) -> NDArray[np.int16]:
+    """Tones of a tenth of a second, each of another pitch and loudness."""
+    count = -(-size // 1600)
+    pitches = np.repeat(random.uniform(0.05, 1.5, count), 1600)[:size]
+    levels = np.repeat(random.uniform(100, 12_000, count), 1600)[:size]
+    return (levels * np.sin(np.cumsum(pitches))).astype(np.int16)
+
+
+def given(recordings: Sequence[NDArray[np.int16]]) -> list[Input]:
+    """What the Thinker gets: recordings in pieces that end anywhere."""
+    if not recordings:
+        return []
+    whole = np.concatenate(recordings)
+    pieces = np.split(whole, range(7000, len(whole), 7000))
+    return [*(Input(Audio(len(piece)), piece) for piece in pieces), Input(End())]
+
+
+@pytest.mark.parametrize(("name", "turns", "lengths"), HEARD, ids=[one[0] for one in HEARD])
+def test_recordings_are_heard_as_the_official_code_hears_them(
+    official: Official25,
+    thinker: Stage,
+    talker: Stage,
+    name: str,
+    turns: list[str],
+    lengths: list[int],
+) -> None:
+    start, recordings = heard(request(name, *turns, system="be nice"), lengths)
+    wanted = official.generate(start.items, 10, "Ethan", recordings=recordings)
+    thought = StageDriver(thinker).run(start, given(recordings))
+    spoken = StageDriver(talker).run(start, fed(thought, Condition))
+    assert tokens_of(thought) == [token for token in wanted.tokens if token != IM_END]
+    assert len(wanted.codes) > 1
+    assert np.array_equal(codes_of(spoken), wanted.codes)
+    _, others = heard(start, lengths, seed=1)
+    thought = StageDriver(thinker).run(start, given(others))
+    other = StageDriver(talker).run(start, fed(thought, Condition))
+    assert not np.array_equal(codes_of(other), wanted.codes)
+
+
+@pytest.mark.parametrize("length", [0, 1, 10, 320, 500])
+def test_a_click_is_heard_too(thinker: Stage, length: int) -> None:
+    start, recordings = heard(request("click", f"{RECORDING}!"), [length])
+    (*_, last) = StageDriver(thinker).run(start, given(recordings))
+    assert isinstance(last.message, End)
+    assert last.message.usage is not None
+    assert last.message.usage.audio_tokens == 1
+
+
+def test_recordings_that_are_not_there_fail_their_request(thinker: Stage) -> None:
+    start, recordings = heard(request("deaf", RECORDING), [16_000])
+    outputs = StageDriver(thinker).run(start, given([recordings[0][:10]]))
+    assert [output.message for output in outputs] == [Failed("bad_audio", "recordings are missing")]
 
 
 def test_the_voice_chooses_the_speaker(thinker: Stage, talker: Stage) -> None:

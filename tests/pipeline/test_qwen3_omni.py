@@ -47,7 +47,7 @@ from pipeline.models.tiny_qwen3_omni import CODEBOOK, GROUPS, make_tiny_qwen3_om
 from pipeline.stage import Input, Output, Stage, StageError, StageSettings, Work
 from pipeline.stages import omni_checkpoint
 from pipeline.stages.omni_checkpoint import CheckpointError
-from pipeline.stages.omni_hearing import tokens_of
+from pipeline.stages.omni_hearing import OmniHearing
 from pipeline.stages.qwen3_omni_talker import Qwen3OmniTalker
 from pipeline.stages.qwen3_omni_thinker import Qwen3OmniThinker
 from pipeline.stages.qwen3_omni_voicebox import Qwen3OmniVoiceBox
@@ -142,7 +142,7 @@ def test_what_is_heard_reaches_the_talker(stages: Stages) -> None:
 @pytest.mark.parametrize("frames", range(1, 320, 7))
 def test_a_recording_has_as_many_tokens_as_the_encoder_makes(frames: int) -> None:
     official: Any = _get_feat_extract_output_lengths
-    assert tokens_of(frames) == int(official(torch.tensor(frames)))
+    assert OmniHearing.tokens_of(frames) == int(official(torch.tensor(frames)))
 
 
 def test_recordings_that_are_not_there_fail_their_request(stages: Stages) -> None:
