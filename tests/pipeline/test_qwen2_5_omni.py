@@ -185,6 +185,7 @@ def test_a_text_alone_has_no_rows_for_a_talker(thinker: Stage) -> None:
 
 KINDS = [
     (Qwen25OmniThinker, "thinker."),
+    (Qwen25OmniThinker, "thinker.audio_tower."),
     (Qwen25OmniTalker, "talker."),
     (Qwen25OmniVoiceBox, "token2wav."),
 ]
