@@ -16,11 +16,12 @@ from transformers import Qwen2_5OmniForConditionalGeneration, WhisperFeatureExtr
 from transformers.models.qwen2_5_omni.processing_qwen2_5_omni import (
     _get_feat_extract_output_lengths,
 )
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from pipeline.messages import PromptItem
 from pipeline.stages.omni_text import OmniTokenizer
 
-IM_END, AUDIO = 301, 308
+IM_END, AUDIO, IMAGE = 301, 308, 309
 PAD, END = 64, 66
 MAX_CODES = 80
 
@@ -41,9 +42,13 @@ class Official25:
         kind: Any = Qwen2_5OmniForConditionalGeneration
         self._model: Any = kind.from_pretrained(folder, dtype=torch.float32)
         self._tokenizer = OmniTokenizer(folder)
+        self._see: Any = Qwen2VLImageProcessorPil.from_pretrained(folder)
 
     def _inputs(
-        self, items: Sequence[PromptItem], recordings: Sequence[NDArray[np.int16]]
+        self,
+        items: Sequence[PromptItem],
+        recordings: Sequence[NDArray[np.int16]],
+        pictures: Sequence[NDArray[np.uint8]],
     ) -> tuple[torch.Tensor, dict[str, Any]]:
         """As the official processor makes them: each recording with silence up to five minutes."""
         prompt = self._tokenizer.prompt(items)
@@ -63,6 +68,12 @@ class Official25:
             given["feature_attention_mask"] = made["attention_mask"]
             lengths: Any = _get_feat_extract_output_lengths
             prompt = _spread(prompt, AUDIO, lengths(made["attention_mask"].sum(-1)).tolist())
+        if pictures:
+            made = self._see(images=list(pictures), return_tensors="pt")
+            # Without the prefix the Talker gets the pixels too, and its `generate()` refuses them.
+            given["thinker_pixel_values"] = made["pixel_values"]
+            given["image_grid_thw"] = made["image_grid_thw"]
+            prompt = _spread(prompt, IMAGE, (made["image_grid_thw"].prod(-1) // 4).tolist())
         return torch.tensor([prompt]), given
 
     def generate(
@@ -72,9 +83,10 @@ class Official25:
         speaker: str,
         seed: int = 0,
         recordings: Sequence[NDArray[np.int16]] = (),
+        pictures: Sequence[NDArray[np.uint8]] = (),
     ) -> Generated25:
         """Greedy. seed: of the noise that the sound is made from."""
-        ids, given = self._inputs(items, recordings)
+        ids, given = self._inputs(items, recordings, pictures)
         model, seen = self._model, dict[str, Any]()
         decode = model.token2wav.forward
 

@@ -19,6 +19,7 @@ from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
 )
 
 from pipeline.messages import (
+    PICTURE,
     Audio,
     Condition,
     End,
@@ -201,6 +202,18 @@ def shown(*pictures: NDArray[np.uint8]) -> list[Input]:
         for picture in pictures
         for rows in np.array_split(picture.reshape(len(picture), -1), 3)
     ]
+
+
+def pictured(start: Start, sizes: list[tuple[int, int]]) -> tuple[Start, list[NDArray[np.uint8]]]:
+    """The same with pictures of these sizes where its texts have a place for them."""
+    random = np.random.default_rng(sum(height for height, _ in sizes))
+    left = list(sizes)
+    items = tuple(
+        replace(item, pictures=tuple(left.pop(0) for _ in range(item.text.count(PICTURE))))
+        for item in start.items
+    )
+    pictures = [random.integers(0, 256, (*size, 3)).astype(np.uint8) for size in sizes]
+    return replace(start, items=items), pictures
 
 
 def fed(outputs: Sequence[Output], kind: type) -> list[Input]:

@@ -9,13 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline.models.tiny_qwen3_omni import VOCABULARY, byte_tokenizer, make_attentive
+from pipeline.models.tiny_qwen3_omni import (
+    VOCABULARY,
+    byte_tokenizer,
+    make_attentive,
+    picture_processor,
+)
 
 CODEBOOK = 64
 CODES = 96  # with the codes that are no sounds
 HIDDEN = 32
 SPEAKER_WIDTH = 16
 MEL_BINS = 80
+CLIP_MEAN, CLIP_STD = [0.48, 0.46, 0.41], [0.27, 0.26, 0.28]
+"""Of a picture's red, green and blue, by and large as in the real model."""
 
 SPECIAL = {
     "<|im_start|>": 300,
@@ -47,8 +54,10 @@ def make_tiny_qwen2_5_omni(folder: Path, seed: int = 0) -> None:
     model = Qwen2_5OmniForConditionalGeneration(Qwen2_5OmniConfig(**_configuration()))
     _make_audible(model.token2wav, seed)
     make_attentive(model.thinker.model.audio_tower)
+    make_attentive(model.thinker.model.visual)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
+    picture_processor(14, CLIP_MEAN, CLIP_STD).save_pretrained(folder)
     byte_tokenizer(SPECIAL).save(str(folder / "tokenizer.json"))
     speakers = {
         name: {
@@ -102,12 +111,13 @@ def _thinker() -> dict[str, Any]:
             "max_source_positions": 1500,
         },
         "vision_config": {
-            "depth": 1,
+            "depth": 2,
             "hidden_size": 32,
             "intermediate_size": 32,
             "num_heads": 2,
             "out_hidden_size": HIDDEN,
-            "fullatt_block_indexes": [0],
+            "window_size": 56,
+            "fullatt_block_indexes": [1],
         },
     }
 

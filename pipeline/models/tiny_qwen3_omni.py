@@ -65,7 +65,7 @@ def make_tiny_qwen3_omni(folder: Path, seed: int = 0) -> None:
     make_attentive(model.thinker.model.visual)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
-    _processor().save_pretrained(folder)
+    picture_processor(16, [0.5] * 3, [0.5] * 3).save_pretrained(folder)
     byte_tokenizer(SPECIAL).save(str(folder / "tokenizer.json"))
 
 
@@ -212,18 +212,18 @@ def make_attentive(tower: Any) -> None:
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
 
 
-def _processor() -> Any:
-    """Of pictures, which it makes at least 64 pixels wide or high, and at most 128."""
+def picture_processor(patch_size: int, mean: list[float], std: list[float]) -> Any:
+    """It makes pictures as large as 64 by 64 pixels at least, and as 128 by 128 at most."""
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
         Qwen2VLImageProcessorPil,
     )
 
     return Qwen2VLImageProcessorPil(
-        patch_size=16,
+        patch_size=patch_size,
         temporal_patch_size=2,
         merge_size=2,
-        image_mean=[0.5] * 3,
-        image_std=[0.5] * 3,
+        image_mean=mean,
+        image_std=std,
         size={"shortest_edge": 64 * 64, "longest_edge": 128 * 128},
     )
 

@@ -61,6 +61,7 @@ STAGES: dict[str, StageKind] = {
         "pipeline.stages.qwen2_5_omni_thinker:Qwen25OmniThinker",
         slot_nbytes=1 << 20,
         hears=True,
+        sees=True,
         lacks=OMNI_THINKER_LACKS,
     ),
     "qwen2_5_omni_talker": StageKind(

@@ -10,14 +10,17 @@ import torch
 
 from pipeline.messages import Start
 from pipeline.stage import Array
+from pipeline.stages.omni_checkpoint import CheckpointError
 from pipeline.stages.omni_hearing import spread
 
 CHANNELS = 3
-SETTINGS = "preprocessor_config.json"
 
 
 class OmniSight:
-    """Of one Thinker. token: the id that stands for a piece of a picture."""
+    """Of one Thinker. token: the id that stands for a piece of a picture.
+
+    Raises CheckpointError if the folder does not tell how pictures are made ready.
+    """
 
     def __init__(self, folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> None:
         from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
@@ -27,18 +30,13 @@ class OmniSight:
         self.token: int = config.image_token_id
         self._device = device
         self._dtype = dtype
-        vision = config.vision_config
-        self._merge = vision.spatial_merge_size**2
-        if (folder / SETTINGS).is_file():
-            self._process: Any = Qwen2VLImageProcessorPil.from_pretrained(folder)
-        else:
-            self._process = Qwen2VLImageProcessorPil(
-                patch_size=vision.patch_size,
-                temporal_patch_size=vision.temporal_patch_size,
-                merge_size=vision.spatial_merge_size,
-                image_mean=[0.5] * CHANNELS,
-                image_std=[0.5] * CHANNELS,
+        self._merge = config.vision_config.spatial_merge_size**2
+        try:
+            self._process: Any = Qwen2VLImageProcessorPil.from_pretrained(
+                folder, local_files_only=True
             )
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{folder}: preprocessor_config.json: {error}") from error
 
     def take_in(
         self, ids: list[int], start: Start, parts: list[Array]

@@ -94,9 +94,7 @@ class Qwen25OmniTalker(Qwen3OmniTalker):
         )
         # The official code's prompt of codes, which its repetition penalty counts as said.
         reply.seen = {config.tts_codec_mask_token_id, *codes}
-        out = self._forward(rows, torch.arange(rows.shape[1])[None], None)
-        reply.cache, reply.position = out.cache, rows.shape[1]
-        self._take_out([reply], out)
+        self._take_in_prompt(reply, rows)
 
     def _project(self, rows: Array) -> torch.Tensor:
         """Rows stay as they are: the model projects them together with the code's embedding."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from pipeline.messages import Condition, Plan, Start
-from pipeline.stage import Array, Output, StageError, Work
+from pipeline.messages import Condition, Plan
+from pipeline.stage import Output, Work
 from pipeline.stages.omni_checkpoint import (
     CheckpointError,
     checkpoint_folder,
@@ -22,6 +22,7 @@ from pipeline.stages.omni_checkpoint import (
     usable_device,
 )
 from pipeline.stages.omni_hearing import Qwen25OmniHearing
+from pipeline.stages.omni_sight import OmniSight
 from pipeline.stages.omni_text import OmniTokenizer
 from pipeline.stages.qwen2_5_omni_speakers import Speakers
 from pipeline.stages.qwen3_omni_thinker import (
@@ -32,17 +33,6 @@ from pipeline.stages.qwen3_omni_thinker import (
 )
 
 FAMILY = "qwen2_5_omni"
-
-
-class _NoSight:
-    """In place of the part that takes pictures in."""
-
-    def take_in(
-        self, ids: list[int], start: Start, pictures: list[Array]
-    ) -> tuple[list[int], dict[str, Any]]:
-        if pictures:
-            raise StageError(start.request_id, "unsupported_value", "this Thinker does not see yet")
-        return ids, {}
 
 
 class Qwen25OmniThinker(Qwen3OmniThinker):
@@ -83,7 +73,7 @@ class Qwen25OmniThinker(Qwen3OmniThinker):
         self._hearing = Qwen25OmniHearing(
             self._tokenizer, config.thinker_config, self._device, self._dtype
         )
-        self._sight: Any = _NoSight()
+        self._sight = OmniSight(folder, config.thinker_config, self._device, self._dtype)
         with torch.inference_mode():
             out = self._forward([[self._config.im_start_token_id] * 4], torch.arange(4)[None], None)
             self._forward([[self._config.im_end_token_id]], torch.tensor([[4]]), out.cache)
@@ -99,7 +89,7 @@ class Qwen25OmniThinker(Qwen3OmniThinker):
         replies = [reply for reply, _ in going]
         cache, mask = self._caches.join(replies)
         tokens = [[reply.token] for reply in replies]
-        positions = torch.tensor([[len(reply.ids) + reply.made - 1] for reply in replies])
+        positions = torch.tensor([[reply.first + reply.made - 1] for reply in replies])
         if mask is not None:
             mask = mask.to(self._device)
         out = self._forward(tokens, positions, cache, attention_mask=mask)
@@ -117,13 +107,17 @@ class Qwen25OmniThinker(Qwen3OmniThinker):
     def _prompt_rows(self, reply: _Reply, out: Any) -> list[Output]:
         """The embeddings of what speech begins, ends and is padded with, and the whole prompt.
 
-        At the places of a sound it is the hidden state alone.
+        At the places of a sound or a picture it is the hidden state alone.
         """
         if reply.start.plan is Plan.TEXT:
             return []
         ids = torch.tensor(reply.ids, device=self._device)
         embedded, hidden = out.hidden_states[0][0], out.hidden_states[-1][0]
-        silent = embedded.masked_fill((ids == self._hearing.token)[:, None], 0.0)
+        sensed = (ids == self._hearing.token) | (ids == self._sight.token)
+        worded = embedded.masked_fill(sensed[:, None], 0.0)
         special = torch.tensor(self._special, device=self._device)
-        rows = torch.cat([self._model.get_input_embeddings()(special), silent + hidden])
-        return [self._rows(reply, rows, Condition("rows", meta={"rows": "prompt"}))]
+        rows = torch.cat([self._model.get_input_embeddings()(special), worded + hidden])
+        meta: dict[str, Any] = {"rows": "prompt"}
+        if reply.seen:
+            meta["positions"] = self._positions(reply, reply.ids)[:, 0].tolist()
+        return [self._rows(reply, rows, Condition("rows", meta=meta))]

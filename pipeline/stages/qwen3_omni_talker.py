@@ -50,7 +50,7 @@ class TalkerReply:
     parts: list[Array] = field(default_factory=list)
     prompt: Array | None = None
     heard: list[int] = field(default_factory=list)  # which of its rows are of a sound or a picture
-    positions: list[list[int]] = field(default_factory=list)  # of the user's rows, with pictures
+    positions: list[list[int]] = field(default_factory=list)  # of its rows, with pictures
     rows: deque[Array] = field(default_factory=deque)
     ended: bool = False
     eos_given: bool = False
@@ -240,12 +240,15 @@ class Qwen3OmniTalker(Stage):
             sound = torch.from_numpy(user[at]).to(self._device, self._dtype)
             turns[:, at] = model.hidden_projection(sound[None])
         reply.prompt = None
-        rows = torch.cat([turns, text], dim=1)
+        self._take_in_prompt(reply, torch.cat([turns, text], dim=1))
+
+    def _take_in_prompt(self, reply: TalkerReply, rows: torch.Tensor) -> None:
+        """Rows [1, rows, width]; the first ones may have positions of their own."""
         positions = torch.arange(rows.shape[1])[None, None]
         if reply.positions:
-            asked = torch.tensor(reply.positions)[:, None]
-            told = torch.arange(text.shape[1]) + asked.max() + 1
-            positions = torch.cat([asked, told.expand(3, 1, -1)], dim=2)
+            given = torch.tensor(reply.positions)[:, None]
+            rest = torch.arange(rows.shape[1] - given.shape[2]) + given.max() + 1
+            positions = torch.cat([given, rest.expand(3, 1, -1)], dim=2)
         out = self._forward(rows, positions, None)
         reply.cache, reply.position = out.cache, int(positions.max()) + 1
         self._take_out([reply], out)

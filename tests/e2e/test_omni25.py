@@ -14,6 +14,7 @@ import openai
 import pytest
 from numpy.typing import NDArray
 from omni25_oracle import MAX_CODES, Generated25, Official25
+from PIL import Image
 from servers import scripted
 
 from audio.encoding import encode_file
@@ -22,7 +23,7 @@ from audio.resample import resample_whole
 from bench.client import open_client
 from bench.clips import CLIP_RATE_HZ, load_clips
 from bench.server import Server, start_server
-from pipeline.messages import RECORDING, PromptItem
+from pipeline.messages import PICTURE, RECORDING, PromptItem
 from pipeline.models.tiny_qwen2_5_omni import make_tiny_qwen2_5_omni
 from pipeline.stages.omni_text import OmniTokenizer
 from realtime.transcoding import MicrophoneDecoder
@@ -132,3 +133,32 @@ async def test_what_is_said_over_the_socket_is_heard(
     check_sound(np.concatenate(pieces), wanted)
     given = done.event["response"]["usage"]["input_token_details"]
     assert given["audio_tokens"] == ((len(heard) + 159) // 160 + 1) // 2 // 2
+
+
+def test_a_picture_and_a_recording_in_a_chat_are_seen_and_heard(
+    server: Server, folder: Path, official: Official25
+) -> None:
+    random = np.random.default_rng(4)
+    picture = random.integers(0, 256, (90, 70, 3)).astype(np.uint8)
+    samples = random.integers(-9000, 9000, 20_000).astype(np.int16)
+    text = f"{PICTURE}\nWhat is that?\n{RECORDING}"
+    item = PromptItem("user", text, recordings=(len(samples),), pictures=(picture.shape[:2],))
+    items = [PromptItem("system", SYSTEM), item]
+    wanted = official.generate(items, TOKENS, "Ethan", recordings=[samples], pictures=[picture])
+    sound = base64.b64encode(encode_file("wav", samples, 16_000)).decode()
+    parts = [
+        {"type": "image_url", "image_url": {"url": png(picture), "detail": "high"}},
+        {"type": "text", "text": "What is that?"},
+        {"type": "input_audio", "input_audio": {"data": sound, "format": "wav"}},
+    ]
+    check(folder, ask(server, parts), wanted)
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused") as client:
+        capabilities: Any = client.models.retrieve("sori").to_dict()["capabilities"]
+    assert capabilities["input_modalities"] == ["text", "audio", "image"]
+
+
+def png(picture: NDArray[np.uint8]) -> str:
+    """A data URI."""
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

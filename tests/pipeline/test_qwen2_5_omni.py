@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from omni25_oracle import IM_END, MAX_CODES, Official25
-from omni_oracle import fed, request
+from omni_oracle import fed, pictured, request, shown
 from safetensors.torch import load_file, save_file
 from stage_driver import StageDriver
 
 from pipeline.messages import (
+    PICTURE,
     RECORDING,
     Audio,
     Condition,
@@ -81,16 +82,23 @@ def codes_of(outputs: Sequence[Output]) -> NDArray[np.int32]:
     return np.concatenate(frames)[:, 0]
 
 
+def spoken(
+    thinker: Stage, talker: Stage, start: Start, inputs: Sequence[Input] = ()
+) -> tuple[list[int], NDArray[np.int32]]:
+    """(text tokens, codes) of a whole reply."""
+    thought = StageDriver(thinker).run(start, inputs)
+    return tokens_of(thought), codes_of(StageDriver(talker).run(start, fed(thought, Condition)))
+
+
 @pytest.mark.parametrize("start", REQUESTS, ids=lambda start: start.request_id)
 def test_tokens_and_codes_are_the_official_ones(
     official: Official25, thinker: Stage, talker: Stage, start: Start
 ) -> None:
     wanted = official.generate(start.items, 10, start.voice.title())
-    thought = StageDriver(thinker).run(start)
-    spoken = StageDriver(talker).run(start, fed(thought, Condition))
-    assert tokens_of(thought) == [token for token in wanted.tokens if token != IM_END]
+    tokens, codes = spoken(thinker, talker, start)
+    assert tokens == [token for token in wanted.tokens if token != IM_END]
     assert len(wanted.codes) > 1
-    assert np.array_equal(codes_of(spoken), wanted.codes)
+    assert np.array_equal(codes, wanted.codes)
 
 
 HEARD = [
@@ -103,11 +111,9 @@ HEARD = [
 ]
 
 
-def heard(
-    start: Start, lengths: Sequence[int], seed: int = 0
-) -> tuple[Start, list[NDArray[np.int16]]]:
+def heard(start: Start, lengths: Sequence[int]) -> tuple[Start, list[NDArray[np.int16]]]:
     """The same with recordings of these lengths where its texts have a place for them."""
-    random = np.random.default_rng(sum(lengths) + seed)
+    random = np.random.default_rng(sum(lengths))
     left = list(lengths)
     items = tuple(
         replace(item, recordings=tuple(left.pop(0) for _ in range(item.text.count(RECORDING))))
@@ -124,13 +130,16 @@ def melody(size: int, random: np.random.Generator) -> NDArray[np.int16]:
     return (levels * np.sin(np.cumsum(pitches))).astype(np.int16)
 
 
-def given(recordings: Sequence[NDArray[np.int16]]) -> list[Input]:
-    """What the Thinker gets: recordings in pieces that end anywhere."""
-    if not recordings:
+def given(
+    recordings: Sequence[NDArray[np.int16]] = (), pictures: Sequence[NDArray[np.uint8]] = ()
+) -> list[Input]:
+    """What the Thinker gets: recordings in pieces that end anywhere, and pictures in parts."""
+    if not recordings and not pictures:
         return []
-    whole = np.concatenate(recordings)
-    pieces = np.split(whole, range(7000, len(whole), 7000))
-    return [*(Input(Audio(len(piece)), piece) for piece in pieces), Input(End())]
+    whole = np.concatenate([np.zeros(0, np.int16), *recordings])
+    pieces = np.split(whole, range(7000, len(whole), 7000)) if len(whole) else []
+    heard = [Input(Audio(len(piece)), piece) for piece in pieces]
+    return [*heard, *shown(*pictures), Input(End())]
 
 
 @pytest.mark.parametrize(("name", "turns", "lengths"), HEARD, ids=[one[0] for one in HEARD])
@@ -144,15 +153,64 @@ def test_recordings_are_heard_as_the_official_code_hears_them(
 ) -> None:
     start, recordings = heard(request(name, *turns, system="be nice"), lengths)
     wanted = official.generate(start.items, 10, "Ethan", recordings=recordings)
-    thought = StageDriver(thinker).run(start, given(recordings))
-    spoken = StageDriver(talker).run(start, fed(thought, Condition))
-    assert tokens_of(thought) == [token for token in wanted.tokens if token != IM_END]
+    tokens, codes = spoken(thinker, talker, start, given(recordings))
+    assert tokens == [token for token in wanted.tokens if token != IM_END]
     assert len(wanted.codes) > 1
-    assert np.array_equal(codes_of(spoken), wanted.codes)
-    _, others = heard(start, lengths, seed=1)
-    thought = StageDriver(thinker).run(start, given(others))
-    other = StageDriver(talker).run(start, fed(thought, Condition))
-    assert not np.array_equal(codes_of(other), wanted.codes)
+    assert np.array_equal(codes, wanted.codes)
+    _, other = spoken(thinker, talker, start, given([np.zeros_like(one) for one in recordings]))
+    assert not np.array_equal(other, wanted.codes)
+
+
+SEEN = [
+    ("question", [f"{PICTURE}What is that?"], [(70, 100)]),
+    ("two in one turn", [f"{PICTURE} or\n{PICTURE}?"], [(96, 64), (200, 90)]),
+    ("in an earlier turn", [PICTURE, "I see.", f"And {PICTURE}?"], [(33, 90), (64, 300)]),
+    ("only earlier", [f"Look: {PICTURE}", "I see.", "What was it?"], [(90, 140)]),
+]
+
+
+@pytest.mark.parametrize(("name", "turns", "sizes"), SEEN, ids=[one[0] for one in SEEN])
+def test_pictures_are_seen_as_the_official_code_sees_them(
+    official: Official25,
+    thinker: Stage,
+    talker: Stage,
+    name: str,
+    turns: list[str],
+    sizes: list[tuple[int, int]],
+) -> None:
+    start, pictures = pictured(request(name, *turns, system="be nice"), sizes)
+    wanted = official.generate(start.items, 10, "Ethan", pictures=pictures)
+    tokens, codes = spoken(thinker, talker, start, given(pictures=pictures))
+    assert tokens == [token for token in wanted.tokens if token != IM_END]
+    assert len(wanted.codes) > 1
+    assert np.array_equal(codes, wanted.codes)
+    _, other = spoken(thinker, talker, start, given(pictures=[255 - one for one in pictures]))
+    assert not np.array_equal(other, wanted.codes)
+
+
+BOTH = [
+    ("one turn", [f"{RECORDING} and {PICTURE} are there, {RECORDING}"]),
+    ("several turns", [f"{PICTURE}{RECORDING}", "I see.", f"And {RECORDING}?"]),
+]
+
+
+@pytest.mark.parametrize(("name", "turns"), BOTH, ids=[one[0] for one in BOTH])
+def test_pictures_and_recordings_are_told_apart(
+    official: Official25, thinker: Stage, talker: Stage, name: str, turns: list[str]
+) -> None:
+    start, pictures = pictured(request(name, *turns), [(70, 100)])
+    start, recordings = heard(start, [12_000, 8_000])
+    wanted = official.generate(start.items, 10, "Ethan", recordings=recordings, pictures=pictures)
+    tokens, codes = spoken(thinker, talker, start, given(recordings, pictures))
+    assert tokens == [token for token in wanted.tokens if token != IM_END]
+    assert np.array_equal(codes, wanted.codes)
+
+
+def test_pictures_that_are_not_there_fail_their_request(thinker: Stage) -> None:
+    start, pictures = pictured(request("blind", PICTURE), [(70, 100)])
+    inputs = [*shown(pictures[0])[:2], Input(End())]
+    outputs = StageDriver(thinker).run(start, inputs)
+    assert [output.message for output in outputs] == [Failed("bad_image", "pictures are missing")]
 
 
 @pytest.mark.parametrize("length", [0, 1, 10, 320, 500])
@@ -186,6 +244,7 @@ def test_a_text_alone_has_no_rows_for_a_talker(thinker: Stage) -> None:
 KINDS = [
     (Qwen25OmniThinker, "thinker."),
     (Qwen25OmniThinker, "thinker.audio_tower."),
+    (Qwen25OmniThinker, "thinker.visual."),
     (Qwen25OmniTalker, "talker."),
     (Qwen25OmniVoiceBox, "token2wav."),
 ]
@@ -206,6 +265,11 @@ def test_what_is_missing_is_named(
     (broken / "spk_dict.pt").unlink()
     with pytest.raises(CheckpointError, match="speakers"):
         load(kind, model=str(broken))
+    shutil.copytree(folder, broken, dirs_exist_ok=True)
+    if kind is Qwen25OmniThinker:
+        (broken / "preprocessor_config.json").unlink()
+        with pytest.raises(CheckpointError, match="preprocessor_config.json"):
+            load(kind, model=str(broken))
     with pytest.raises(CheckpointError, match="'llama'"):
         (broken / "config.json").write_text('{"model_type": "llama"}')
         load(kind, model=str(broken))

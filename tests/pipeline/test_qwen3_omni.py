@@ -19,6 +19,7 @@ from omni_oracle import (
     Stages,
     Streamed,
     fed,
+    pictured,
     request,
     shown,
     streamed,
@@ -159,18 +160,6 @@ SEEN = [
     ("in an earlier turn", [PICTURE, "I see.", f"And {PICTURE}?"], [(33, 90), (64, 300)]),
     ("only earlier", [f"Look: {PICTURE}", "I see.", "What was it?"], [(90, 140)]),
 ]
-
-
-def pictured(start: Start, sizes: list[tuple[int, int]]) -> tuple[Start, list[NDArray[np.uint8]]]:
-    """The same with pictures of these sizes where its texts have a place for them."""
-    random = np.random.default_rng(sum(height for height, _ in sizes))
-    left = list(sizes)
-    items = tuple(
-        replace(item, pictures=tuple(left.pop(0) for _ in range(item.text.count(PICTURE))))
-        for item in start.items
-    )
-    pictures = [random.integers(0, 256, (*size, 3)).astype(np.uint8) for size in sizes]
-    return replace(start, items=items), pictures
 
 
 @pytest.mark.parametrize(("name", "turns", "sizes"), SEEN, ids=[one[0] for one in SEEN])
