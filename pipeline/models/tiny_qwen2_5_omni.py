@@ -55,6 +55,8 @@ def make_tiny_qwen2_5_omni(folder: Path, seed: int = 0) -> None:
     _make_audible(model.token2wav, seed)
     make_attentive(model.thinker.model.audio_tower)
     make_attentive(model.thinker.model.visual)
+    _make_choosy(model.thinker.model.language_model)
+    _make_choosy(model.talker.model)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     picture_processor(14, CLIP_MEAN, CLIP_STD).save_pretrained(folder)
@@ -175,6 +177,15 @@ def _bigvgan() -> dict[str, Any]:
         "upsample_rates": [5, 3, 2, 2, 2, 2],
         "upsample_kernel_sizes": [11, 7, 4, 4, 4, 4],
     }
+
+
+def _make_choosy(language_model: Any) -> None:
+    """With weights as small as they are at first, attention is everywhere, wherever it is."""
+    from torch import nn
+
+    for layer in language_model.layers:
+        for module in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+            nn.init.normal_(module.weight, std=2 * module.weight.shape[1] ** -0.5)
 
 
 def _make_audible(token2wav: Any, seed: int) -> None:
