@@ -24,6 +24,20 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A part of an item for a Thinker that sees. url: as the client sent it; height, width: pixels.
+
+    Two are the same if they are the same part.
+    """
+
+    item_id: str
+    content_index: int
+    url: str = field(compare=False, repr=False)
+    height: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
 class Transcribe:
     """Run the Transcriber over an utterance and give back its messages under `start.request_id`.
 
@@ -56,12 +70,14 @@ class StartReply:
     format: wire name of the audio format the reply is encoded in; rate_hz: its sample rate.
     recordings: one for each RECORDING in the texts of the items, in order; their lengths are not in
     the items yet.
+    pictures: one for each PICTURE, likewise; their sizes are in the items.
     """
 
     start: Start
     format: str
     rate_hz: int
     recordings: tuple[Recording, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,10 @@ class Config(EngineConfig):
     max_file_bytes: int = Field(512 * 1024 * 1024, ge=64 * 1024)
     max_input_audio_s: float = Field(600.0, gt=0)
     max_image_pixels: int = Field(16_777_216, ge=1, le=1 << 28)
+    max_prompt_pixels: int = Field(33_554_432, ge=1, le=1 << 30)
+    max_seen_images: int = Field(4, ge=1, le=16)
+    max_kept_image_bytes: int = Field(8 * 1024 * 1024, ge=1024)
+    max_item_image_bytes: int = Field(700_000, ge=0, le=16 * 1024 * 1024)
     accept_any_model: bool = False
     max_session_s: float = Field(3600.0, gt=0)
     idle_timeout_s: float = Field(900.0, gt=0)

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 
 from pipeline.messages import OUTPUT_RATE_HZ
 from realtime import errors
-from realtime.commands import Recording
+from realtime.commands import Picture, Recording
 from realtime.kept_audio import KeptAudio
+from realtime.picture_limits import PictureLimits
 from realtime.protocol.config import AnyFormat
 from realtime.protocol.items import (
     AnyItem,
+    AssistantContent,
     AssistantMessage,
     FunctionCall,
     FunctionCallOutput,
@@ -23,6 +25,7 @@ from realtime.protocol.items import (
     InputText,
     OutputAudio,
     OutputText,
+    UserContent,
     UserMessage,
 )
 
@@ -84,12 +87,13 @@ class Entry:
     """An item and what only the server knows of it.
 
     transcripts: of the audio parts by content index; None while it is being made, "" if it failed.
-    recordings: of the parts that the Thinker hears itself.
+    recordings, pictures: of the parts that the Thinker hears or sees itself.
     """
 
     item: AnyItem
     transcripts: dict[int, str | None] = field(default_factory=dict)
     recordings: dict[int, Recording] = field(default_factory=dict)
+    pictures: dict[int, Picture] = field(default_factory=dict)
     spoken: Spoken | None = None
 
     @property
@@ -157,13 +161,21 @@ class Entry:
 class Conversation:
     """Items in order. audio: of those that have some.
 
-    max_heard_s: of recordings for the Thinker; older ones are only read.
+    max_heard_s: of recordings for the Thinker; older ones are only read. sight: of pictures; older
+    ones are gone.
     """
 
-    def __init__(self, conversation_id: str, audio: KeptAudio, max_heard_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        conversation_id: str,
+        audio: KeptAudio,
+        max_heard_s: float,
+        sight: PictureLimits,
+    ) -> None:
         self.id = conversation_id
         self.audio = audio
         self._max_heard_s = max_heard_s
+        self._sight = sight
         self._order: list[str] = []
         self._entries: dict[str, Entry] = {}
 
@@ -215,6 +227,20 @@ class Conversation:
             if left < 0:
                 entry.recordings.clear()
 
+    def forget_old_pictures(self, new: Entry) -> None:
+        """Make room for an entry's pictures."""
+        if not new.pictures:
+            return
+        count = pixels = nbytes = 0
+        for entry in (new, *(one for one in reversed(tuple(self)) if one is not new)):
+            for index, picture in sorted(entry.pictures.items(), reverse=True):
+                count += 1
+                pixels += picture.height * picture.width
+                nbytes += len(picture.url)
+                # What goes once all goes that is older: the sums only grow.
+                if self._sight.excess(count, pixels, nbytes):
+                    del entry.pictures[index]
+
     def remove(self, item_id: str) -> None:
         """Take an entry out."""
         self.audio.forget(item_id)
@@ -222,18 +248,26 @@ class Conversation:
         self._order.remove(item_id)
 
     def shown(self, entry: Entry, encoding: AnyFormat) -> AnyItem:
-        """The item with its audio. encoding: of the audio that came through the microphone."""
+        """The item with what was kept of its audio and pictures.
+
+        encoding: of the audio that came through the microphone.
+        """
         item = entry.snapshot()
         if not isinstance(item, UserMessage | AssistantMessage):
             return item
         spoken = entry.spoken
         heard = spoken.heard_samples if spoken is not None and spoken.truncated else None
-        parts = [
-            part.model_copy(update={"audio": self.audio.show(entry.id, index, encoding, heard)})
-            if isinstance(part, InputAudio | OutputAudio)
-            else part
-            for index, part in enumerate(item.content)
-        ]
+        parts: list[UserContent | AssistantContent] = []
+        room = self._sight.shown_nbytes
+        for index, part in enumerate(item.content):
+            if isinstance(part, InputAudio | OutputAudio):
+                audio = self.audio.show(entry.id, index, encoding, heard)
+                parts.append(part.model_copy(update={"audio": audio}))
+            elif index in entry.pictures and len(url := entry.pictures[index].url) <= room:
+                room -= len(url)
+                parts.append(part.model_copy(update={"image_url": url}))
+            else:
+                parts.append(part)
         return item.model_copy(update={"content": tuple(parts)})
 
     def has_call(self, call_id: str) -> bool:

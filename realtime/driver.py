@@ -53,8 +53,9 @@ from realtime.ears import Ears
 from realtime.errors import ClientError
 from realtime.opening import Opening
 from realtime.pacing import Clock
+from realtime.picture_limits import PictureLimits
 from realtime.protocol import InputAudioBufferAppend, ServerEvent
-from realtime.protocol.client import ResponseCancel
+from realtime.protocol.client import ClientEvent, ResponseCancel
 from realtime.protocol.config import Audio, AudioOutput, SessionConfig, rate_of
 from realtime.protocol.dialect import Dialect
 from realtime.protocol.server import Committed, Error, RateLimitsUpdated, ResponseDone
@@ -62,6 +63,7 @@ from realtime.reply import Reply
 from realtime.service import Service
 from realtime.session import Session, SessionSettings
 from realtime.session_update import updated
+from realtime.sight import Size, check_images, images_in
 from realtime.transcoding import MicrophoneDecoder, ReplyEncoder
 from realtime.transcription_session import updated_transcription, without_answers
 
@@ -101,9 +103,11 @@ class Driver:
         opening = opening or Opening()
         self._dialect = Dialect(in_beta=opening.in_beta)
         engine = service.engine
-        self._session = Session(
-            new_settings(service.config, opening, hears=engine.hears, lacks=engine.lacks)
+        settings = new_settings(
+            service.config, opening, hears=engine.hears, sees=engine.sees, lacks=engine.lacks
         )
+        self._sight = settings.sight
+        self._session = Session(settings)
         heard = self._session.input_format
         self._input_format = AudioFormat(heard.type, rate_of(heard))
         self._microphone: MicrophoneDecoder | None = None  # made with the first append
@@ -137,10 +141,16 @@ class Driver:
             else:
                 if isinstance(event, ResponseCancel):
                     self._tell_playback()
-                self._session.receive_client(event)
+                self._session.receive_client(event, await self._look_at(event))
         except ClientError as error:
             self._session.receive_error(error)
         self._flush()
+
+    async def _look_at(self, event: ClientEvent) -> tuple[Size, ...]:
+        """The sizes of the pictures in an event. Raises ClientError."""
+        if not self._sight.count or not any(images_in(event)):
+            return ()
+        return await asyncio.to_thread(check_images, event, self._sight)
 
     def refuse_binary(self) -> None:
         """Answer a binary frame."""
@@ -333,6 +343,7 @@ class Driver:
             zero_s=min(points.values(), default=now_s),
             points={**points, "reply_start": now_s},
             recordings=command.recordings,
+            pictures=command.pictures,
             on_underrun=self._service.metrics.underruns.inc,
         )
         if not command.start.speculative:
@@ -369,11 +380,12 @@ def new_settings(
     opening: Opening,
     *,
     hears: bool = False,
+    sees: bool = False,
     lacks: frozenset[Ability] = frozenset(),
 ) -> SessionSettings:
     """A fresh session under this configuration, opened like this. Raises ClientError.
 
-    hears: the Thinker does. lacks: what the models cannot do.
+    hears, sees: the Thinker does. lacks: what the models cannot do.
     """
     session = SessionConfig(
         model=opening.model or config.model,
@@ -398,8 +410,19 @@ def new_settings(
         transcribes=opening.transcribes,
         refuse_overflow=True,
         max_heard_s=config.max_heard_s if hears else 0.0,
+        sight=_sight(config) if sees else PictureLimits(),
         max_turn_s=config.max_turn_s,
         lacks=lacks,
+    )
+
+
+def _sight(config: Config) -> PictureLimits:
+    return PictureLimits(
+        count=config.max_seen_images,
+        pixels=config.max_prompt_pixels,
+        nbytes=config.max_kept_image_bytes,
+        pixels_of_one=config.max_image_pixels,
+        shown_nbytes=config.max_item_image_bytes,
     )
 
 

@@ -1,14 +1,15 @@
-"""Items that a client brings: checked, given ids, and freed of the audio inside them."""
+"""Items that a client brings: checked, given ids, and freed of audio and pictures inside them."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from realtime import errors
+from realtime.commands import Picture
 from realtime.conversation import Entry
 from realtime.outgoing import NewId
 from realtime.protocol.config import AnyFormat, Opus, Pcm, rate_of
@@ -43,10 +44,12 @@ def take_in(
     encoding: AnyFormat,
     new_id: NewId,
     knows_call: Callable[[str], bool],
+    sizes: Iterator[tuple[int, int]] | None = None,
 ) -> tuple[Entry, list[ItemAudio]]:
     """The entry of a client's item, and what in it is to be transcribed. Raises ClientError.
 
-    param: where the item is in the event. encoding: of the audio in it.
+    param: where the item is in the event. encoding: of the audio in it. sizes: height and width of
+    its pictures, in order, which were found good; None if the Thinker sees nothing.
     """
     changes: dict[str, Any] = {"id": item.id or new_id("item"), "status": "completed"}
     match item:
@@ -56,7 +59,7 @@ def take_in(
         case FunctionCall():
             changes["call_id"] = item.call_id or new_id("call")
         case UserMessage():
-            return _take_in_user(item, param, encoding, changes)
+            return _take_in_user(item, param, encoding, changes, sizes)
         case AssistantMessage(content=content):
             changes["content"] = tuple(_as_output(part) for part in content)
     return Entry(item.model_copy(update=changes)), []
@@ -71,15 +74,24 @@ def _as_output(part: OutputText | OutputAudio | InputText) -> OutputText | Outpu
 
 
 def _take_in_user(
-    item: UserMessage, param: str, encoding: AnyFormat, changes: dict[str, Any]
+    item: UserMessage,
+    param: str,
+    encoding: AnyFormat,
+    changes: dict[str, Any],
+    sizes: Iterator[tuple[int, int]] | None,
 ) -> tuple[Entry, list[ItemAudio]]:
-    content: list[InputText | InputAudio] = []
+    content: list[InputText | InputAudio | InputImage] = []
+    pictures: dict[int, Picture] = {}
     transcripts: dict[int, str | None] = {}
     audio: list[ItemAudio] = []
     for index, part in enumerate(item.content):
         where = f"{param}.content[{index}]"
         if isinstance(part, InputImage):
-            raise errors.no_images(where)
+            if sizes is None:
+                raise errors.no_images(where)
+            pictures[index] = Picture(changes["id"], index, part.image_url or "", *next(sizes))
+            content.append(part.model_copy(update={"image_url": None}))
+            continue
         if isinstance(part, InputText):
             content.append(part)
             continue
@@ -91,7 +103,8 @@ def _take_in_user(
             # No sound: what the client says was said is all there is.
             transcripts[index] = part.transcript or ""
     changes["content"] = tuple(content)
-    return Entry(item.model_copy(update=changes), transcripts=transcripts), audio
+    entry = Entry(item.model_copy(update=changes), transcripts=transcripts, pictures=pictures)
+    return entry, audio
 
 
 def _decode(index: int, text: str, param: str, encoding: AnyFormat) -> ItemAudio:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from realtime import errors
 from realtime.conversation import Conversation, Entry
 from realtime.hearing import Hearing
@@ -32,9 +34,17 @@ class Items:
         self._replies = replies
 
     def create(
-        self, config: SessionConfig, event: client.ConversationItemCreate, *, taken: bool
+        self,
+        config: SessionConfig,
+        event: client.ConversationItemCreate,
+        *,
+        taken: bool,
+        sizes: Iterator[tuple[int, int]] | None,
     ) -> None:
-        """An item of the client's. taken: its id belongs to a turn that is not committed yet."""
+        """An item of the client's. taken: its id belongs to a turn that is not committed yet.
+
+        sizes: of its pictures, as `take_in` has them.
+        """
         encoding = config.audio.input.format
         conversation = self._conversation
         wanted_id = event.item.id
@@ -42,7 +52,7 @@ class Items:
             raise errors.duplicate_item(wanted_id)
         place = conversation.place_after(event.previous_item_id)
         entry, audio = take_in(
-            event.item, "item", encoding, self._out.new_id, conversation.has_call
+            event.item, "item", encoding, self._out.new_id, conversation.has_call, sizes
         )
         conversation.insert(entry, place)
         say_added(self._out, conversation, entry)
@@ -58,6 +68,7 @@ class Items:
                 logprobs=bool(config.include),
             )
         conversation.forget_old_recordings(entry)
+        conversation.forget_old_pictures(entry)
 
     def retrieve(self, config: SessionConfig, event: client.ConversationItemRetrieve) -> None:
         """An item as it is now, with its audio if that was kept."""

@@ -6,6 +6,7 @@ cascade sends for a reply that is over is dropped in one place, `_live`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.abilities import Ability
@@ -73,8 +74,16 @@ class Replies:
 
     # -- beginning -------------------------------------------------------------------------------
 
-    def create(self, config: SessionConfig, params: ResponseParams | None) -> None:
-        """Begin the response that a client asks for. Raises ClientError."""
+    def create(
+        self,
+        config: SessionConfig,
+        params: ResponseParams | None,
+        sizes: Iterator[tuple[int, int]] | None = None,
+    ) -> None:
+        """Begin the response that a client asks for. Raises ClientError.
+
+        sizes: of the pictures in it, as `take_in` has them.
+        """
         params = params or ResponseParams()
         beside = params.conversation == "none"
         self._require_room(beside)
@@ -82,7 +91,7 @@ class Replies:
         require_function(spec.tool_choice, spec.tools, "response.tool_choice")
         if Ability.CALLS in self._settings.lacks and spec.tools and spec.tool_choice != "none":
             raise errors.no_calls("response.tools" if params.tools else "response.tool_choice")
-        context, audio = self._context(config, params)
+        context, audio = self._context(config, params, sizes)
         if not beside:
             self.drop_guess()
         if not beside and self._active is not None:
@@ -113,7 +122,10 @@ class Replies:
             )
 
     def _context(
-        self, config: SessionConfig, params: ResponseParams
+        self,
+        config: SessionConfig,
+        params: ResponseParams,
+        sizes: Iterator[tuple[int, int]] | None,
     ) -> tuple[tuple[Entry, ...] | None, list[tuple[Entry, ItemAudio]]]:
         """The items that a client brings along, and the audio in them."""
         if params.input is None:
@@ -137,12 +149,26 @@ class Replies:
                     config.audio.input.format,
                     self._out.new_id,
                     lambda call_id: call_id in calls or self._conversation.has_call(call_id),
+                    sizes,
                 )
                 audio += [(entry, part) for part in parts]
             if isinstance(entry.item, FunctionCall) and entry.item.call_id:
                 calls.add(entry.item.call_id)
             context.append(entry)
+        self._require_sight(context)
         return tuple(context), audio
+
+    def _require_sight(self, context: Sequence[Entry]) -> None:
+        """What a client names itself is not left out, as old pictures are: it is refused."""
+        pictures = [picture for entry in context for picture in entry.pictures.values()]
+        fault = self._settings.sight.excess(
+            len(pictures),
+            sum(one.height * one.width for one in pictures),
+            sum(len(one.url) for one in pictures),
+        )
+        if fault:
+            message = f"Invalid 'response.input': {fault}."
+            raise ClientError("invalid_value", message, "response.input")
 
     def hold_for(self, config: SessionConfig, entry: Entry, revisions: int = 0) -> None:
         """A turn of the user is to be answered, once it is known to have words.
@@ -246,7 +272,13 @@ class Replies:
         )
         encoding = reply.spec.format
         self._out.ask(
-            StartReply(start, encoding.type, rate_of(encoding), recordings=prompt.recordings)
+            StartReply(
+                start,
+                encoding.type,
+                rate_of(encoding),
+                recordings=prompt.recordings,
+                pictures=prompt.pictures,
+            )
         )
 
     # -- words -----------------------------------------------------------------------------------

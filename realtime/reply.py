@@ -28,9 +28,10 @@ from pipeline.messages import (
     Start,
     TextDelta,
 )
-from realtime.commands import Recording
+from realtime.commands import Picture, Recording
 from realtime.heard_prompt import with_recordings
 from realtime.pacing import Clock, Pacer, Playhead
+from realtime.sight import decoded
 
 PIECE_SAMPLES = OUTPUT_RATE_HZ // 5  # 200 ms: even flow, and frames far below 1 MiB
 QUEUED_CHUNKS = 64
@@ -66,7 +67,7 @@ class Reply:
     """Runs one request to its end. Cancelling `run` stops it, and nothing more is sent.
 
     Times of the record are from `zero_s`, on `clock`; points: what happened before. A speculative
-    reply tells its listener nothing until `release`. recordings: in its prompt.
+    reply tells its listener nothing until `release`. recordings, pictures: in its prompt.
     """
 
     def __init__(
@@ -81,11 +82,13 @@ class Reply:
         zero_s: float,
         points: Mapping[str, float] | None = None,
         recordings: Sequence[Recording] = (),
+        pictures: Sequence[Picture] = (),
         on_underrun: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._start = start
         self._recordings = recordings
+        self._pictures = pictures
         self._make_encoder = make_encoder
         self._listener = listener
         self._clock = clock
@@ -155,11 +158,12 @@ class Reply:
 
     async def _read(self) -> End | Failed:
         start, recordings = await with_recordings(self._start, self._recordings)
+        pictures = await decoded(self._pictures)
         # What was released before it could be submitted is no guess any more: the engine, which
         # does not know it yet, has ignored that release, and would stop at its first chunk.
         guess = self._start.speculative and not self._released.is_set()
         start = replace(start, speculative=guess)
-        submitted = self._engine.submit(start, recordings, paced=True)
+        submitted = self._engine.submit(start, recordings, pictures=pictures, paced=True)
         async with aclosing(submitted) as messages:
             async for message in messages:
                 self._tell_if_prepared(message)

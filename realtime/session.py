@@ -7,7 +7,7 @@ raise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 import numpy as np
@@ -62,7 +62,9 @@ class Session:
         self._config = settings.config
         self._transcribes = settings.transcribes
         kept = KeptAudio(settings.max_item_audio_bytes, settings.max_kept_audio_bytes)
-        self._conversation = Conversation(settings.new_id("conv"), kept, settings.max_heard_s)
+        self._conversation = Conversation(
+            settings.new_id("conv"), kept, settings.max_heard_s, settings.sight
+        )
         self._hearing = Hearing(
             self._out, settings.session_id, keeps_recordings=settings.max_heard_s > 0
         )
@@ -137,12 +139,18 @@ class Session:
 
     # -- from the client -------------------------------------------------------------------------
 
-    def receive_client(self, event: client.ClientEvent) -> None:
-        """Take any event but an append, whose audio comes decoded through `receive_audio`."""
+    def receive_client(
+        self, event: client.ClientEvent, sizes: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        """Take any event but an append, whose audio comes decoded through `receive_audio`.
+
+        sizes: height and width of the pictures in it, in order, which were found good; not needed
+        if the Thinker sees nothing.
+        """
         if self._closed:
             return
         try:
-            self._handle(event)
+            self._handle(event, iter(sizes) if self._settings.sight.count else None)
         except ClientError as error:
             if error.event_id is None:
                 error.event_id = event.event_id
@@ -165,7 +173,9 @@ class Session:
         """The error for an append that does not hold what the session's format promises."""
         return errors.invalid_audio(encoding_in_words(self.input_format), event_id=event_id)
 
-    def _handle(self, event: client.ClientEvent) -> None:  # noqa: C901 - one case per event
+    def _handle(  # noqa: C901 - one case per event
+        self, event: client.ClientEvent, sizes: Iterator[tuple[int, int]] | None
+    ) -> None:
         match event:
             case client.SessionUpdate():
                 self._update(event)
@@ -175,7 +185,7 @@ class Session:
                 self._audio.clear()
             case client.ConversationItemCreate():
                 taken = event.item.id is not None and self._audio.announced(event.item.id)
-                self._items.create(self._config, event, taken=taken)
+                self._items.create(self._config, event, taken=taken, sizes=sizes)
             case client.ConversationItemRetrieve():
                 self._items.retrieve(self._config, event)
             case client.ConversationItemDelete():
@@ -186,7 +196,7 @@ class Session:
             case client.ResponseCreate() | client.ResponseCancel() if self._transcribes:
                 raise no_responses(event.type)
             case client.ResponseCreate():
-                self._replies.create(self._config, event.response)
+                self._replies.create(self._config, event.response, sizes)
             case client.ResponseCancel():
                 self._replies.cancel(event.response_id)
             case client.OutputAudioBufferClear():

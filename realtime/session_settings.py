@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pipeline.abilities import Ability
 from realtime.interruption import BACKCHANNELS
 from realtime.outgoing import NewId
+from realtime.picture_limits import PictureLimits
 from realtime.protocol.config import SessionConfig
 
 
@@ -21,6 +22,7 @@ class SessionSettings:
     backchannels: what a listener says without meaning to interrupt.
     refuse_overflow: answer audio beyond max_buffer_s with an error, instead of dropping the oldest.
     max_heard_s: of recordings in a prompt, for a Thinker that hears; 0 for one that does not.
+    sight: of pictures in a prompt, for a Thinker that sees; it refuses them otherwise.
     lacks: what the models cannot do, and a client is refused.
     max_turn_s: a turn that nothing has ended for so long is taken at its next pause.
     """
@@ -39,5 +41,6 @@ class SessionSettings:
     max_kept_audio_bytes: int = 4 * 1024 * 1024
     max_parallel_responses: int = 8
     max_heard_s: float = 0.0
+    sight: PictureLimits = PictureLimits()
     max_turn_s: float = 60.0
     lacks: frozenset[Ability] = frozenset()

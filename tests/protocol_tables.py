@@ -60,8 +60,11 @@ NOTES: dict[str, tuple[str, str]] = {
     "response.latency_first": (EXTENSION, ""),
     "response.audio.output.format.rate": (EXTENSION, "rates other than 24000 are resampled"),
     "response.audio.output.voice": (MAPPED, "a voice that is not there is spoken by the default"),
-    "item.content.image_url": ("refused", "`unsupported_content_type`: the Thinker sees nothing"),
-    "item.content.detail": ("refused", "with the image"),
+    "item.content.image_url": (
+        "required",
+        "a data URI; `unsupported_content_type` if the Thinker does not see",
+    ),
+    "item.content.detail": (NO_EFFECT, "the Thinker has its own resolution"),
 }
 """Of fields, by their path without indices: how they are treated, and why."""
 

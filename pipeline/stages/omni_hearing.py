@@ -9,7 +9,7 @@ import torch
 from transformers import WhisperFeatureExtractor
 
 from pipeline.messages import INPUT_RATE_HZ, Start
-from pipeline.stage import Array
+from pipeline.stage import Array, StageError
 from pipeline.stages.omni_text import OmniTokenizer
 
 WINDOW = 400
@@ -61,7 +61,7 @@ class OmniHearing:
         )
         mask = features["attention_mask"].to(self._device)
         counts = [self.tokens_of(int(frames)) for frames in mask.sum(dim=1)]
-        return spread(ids, self.token, counts), {
+        return spread(ids, self.token, counts, start, "recordings"), {
             "input_features": features["input_features"].to(self._device, self._dtype),
             "feature_attention_mask": mask,
         }
@@ -95,9 +95,13 @@ class Qwen25OmniHearing(OmniHearing):
         return ((frames + 1) // 2) // 2
 
 
-def spread(ids: list[int], token: int, counts: list[int]) -> list[int]:
-    """Each placeholder in turn, repeated. Raises ValueError if there are not as many as counts."""
+def spread(ids: list[int], token: int, counts: list[int], start: Start, what: str) -> list[int]:
+    """Each placeholder in turn, repeated. what: stands there, in words.
+
+    Raises StageError if there are not as many places as counts.
+    """
     if ids.count(token) != len(counts):
-        raise ValueError(f"{len(counts)} recordings for {ids.count(token)} places in the prompt")
+        fault = f"{len(counts)} {what} for {ids.count(token)} places in the prompt"
+        raise StageError(start.request_id, "invalid_prompt", fault)
     left = iter(counts)
     return [one for id_ in ids for one in ([token] * next(left) if id_ == token else [id_])]

@@ -59,7 +59,7 @@ class OmniSight:
         )
         grid = seen["image_grid_thw"]
         counts = [int(one.prod()) // self._merge for one in grid]
-        return spread(ids, self.token, counts), {
+        return spread(ids, self.token, counts, start, "pictures"), {
             "pixel_values": seen["pixel_values"].to(self._device, self._dtype),
             "image_grid_thw": grid.to(self._device),
         }

@@ -30,10 +30,10 @@ class InputAudio(Wire):
 
 
 class InputImage(Wire):
-    """A picture, as a data URI."""
+    """A picture, as a data URI: always there in what a client sends, and seldom in what it gets."""
 
     type: Literal["input_image"] = "input_image"
-    image_url: str
+    image_url: str | None = Field(None, exclude_if=absent)
     detail: Literal["auto", "low", "high"] | None = Field(None, exclude_if=absent)
 
 

@@ -199,6 +199,7 @@ class Completion:
             lambda answer_id: self._service.audio_history.find(answer_id, self._owner),
             max_audio_s=self._service.config.max_input_audio_s,
             max_pixels=self._service.config.max_image_pixels if self._engine.sees else 0,
+            max_all_pixels=self._service.config.max_prompt_pixels,
             instructions=self._service.config.instructions,
         )
         return await builder.build(self._body.messages)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.messages import INPUT_RATE_HZ, PICTURE, RECORDING, PromptItem, ToolCall
+from realtime.picture_limits import PictureLimits
 from realtime.pictures import PictureError, decode_picture
 from realtime.rest.chat_request import (
     AssistantMessage,
@@ -57,7 +58,7 @@ class PromptBuilder:
     """Reads messages in order.
 
     hear: transcribes a recording, since the Thinker of a cascade reads; None if it hears by itself.
-    max_pixels: of one picture; 0 for a Thinker that does not see.
+    max_pixels: of one picture; 0 for a Thinker that does not see. max_all_pixels: of all together.
     recall: what was said in an earlier spoken answer, by its id. max_audio_s: of one recording.
     instructions: stand where a request has none of its own, without which small models ramble.
     """
@@ -69,6 +70,7 @@ class PromptBuilder:
         *,
         max_audio_s: float,
         max_pixels: int = 0,
+        max_all_pixels: int = 0,
         instructions: str = "",
     ) -> None:
         self._instructions = instructions
@@ -78,6 +80,8 @@ class PromptBuilder:
         self._audio_tokens = 0
         self._recordings: list[NDArray[np.int16]] = []
         self._max_pixels = max_pixels
+        self._sight = PictureLimits(MAX_PICTURES, max_all_pixels)
+        self._pixels = 0
         self._pictures: list[NDArray[np.uint8]] = []
         self._calls: set[str] = set()
 
@@ -147,14 +151,19 @@ class PromptBuilder:
         if not self._max_pixels:
             raise bad_request("This model does not take images.", param, "unsupported_value")
         where = f"{param}.image_url.url"
-        if len(self._pictures) == MAX_PICTURES:
-            raise bad_request(f"At most {MAX_PICTURES} images are taken.", where)
+        self._require_sight(where)
         try:
             picture = await asyncio.to_thread(decode_picture, url, self._max_pixels)
         except PictureError as error:
             raise bad_request(f"Invalid '{where}': {error}.", where, "invalid_image") from error
+        self._pixels += len(picture) * picture.shape[1]
         self._pictures.append(picture)
+        self._require_sight(where, more=0)
         return PICTURE
+
+    def _require_sight(self, where: str, more: int = 1) -> None:
+        if fault := self._sight.excess(len(self._pictures) + more, self._pixels):
+            raise bad_request(f"Invalid '{where}': {fault}.", where, "invalid_image")
 
     def _assistant(self, message: AssistantMessage, param: str) -> PromptItem:
         calls = tuple(

@@ -204,6 +204,35 @@ def test_what_is_no_picture_is_refused_by_its_place(server: Server, url: str) ->
     assert refusal.value.code == "invalid_image"
 
 
+async def test_a_picture_over_the_socket_is_seen_and_a_bad_one_changes_nothing(
+    server: Server, folder: Path, official: Official
+) -> None:
+    picture = np.random.default_rng(4).integers(0, 256, (90, 70, 3)).astype(np.uint8)
+    text = "What is that?"
+    item = PromptItem("user", f"{text}\n{PICTURE}", pictures=(picture.shape[:2],))
+    wanted = official.generate(
+        [PromptItem("system", SYSTEM), item], TOKENS, "ethan", pictures=[picture]
+    )
+    words = {"type": "input_text", "text": text}
+    async with open_client(server.realtime_url) as client:
+        await client.update_session({"max_output_tokens": TOKENS, "output_modalities": ["text"]})
+        for url in ("data:image/png;base64,AAAA", png(picture)):
+            content = [words, {"type": "input_image", "image_url": url}]
+            message = {"type": "message", "role": "user", "content": content}
+            await client.send({"type": "conversation.item.create", "item": message})
+        await client.send({"type": "response.create"})
+        done = (await client.wait_for("response.done")).event["response"]
+        errors = [got.event["error"] for got in client.events if got.type == "error"]
+        added = [got for got in client.events if got.type == "conversation.item.added"]
+        await client.send(
+            {"type": "conversation.item.retrieve", "item_id": added[0].event["item"]["id"]}
+        )
+        kept = (await client.wait_for("conversation.item.retrieved")).event["item"]
+    assert [error["param"] for error in errors] == ["item.content[1].image_url"]
+    assert done["output"][0]["content"][0]["text"] == said(folder, wanted)
+    assert kept["content"] == [words, {"type": "input_image", "image_url": png(picture)}]
+
+
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
 

@@ -27,10 +27,12 @@ from pipeline.messages import (
 )
 from realtime.commands import Command, Judge, StartReply, Transcribe
 from realtime.errors import ClientError
+from realtime.picture_limits import PictureLimits
 from realtime.protocol import dump_event, parse_event
 from realtime.protocol.config import Audio, AudioInput, ServerVad, SessionConfig
 from realtime.protocol.server import server_events
 from realtime.session import Session, SessionSettings
+from realtime.sight import check_images
 
 Wanted = TypeVar("Wanted")
 Event = dict[str, Any]
@@ -50,6 +52,7 @@ class Pair:
         self.past: list[Event] = []
         self.commands: list[Command] = []
         self._strict = strict
+        self._sight = settings.get("sight", PictureLimits())
         self.received = 0
         # Turns end by silence alone, unless a test asks for more.
         detection = AudioInput(turn_detection=ServerVad())
@@ -69,7 +72,9 @@ class Pair:
         """One frame, and the events that answer it."""
         before = len(self.log)
         try:
-            self.session.receive_client(parse_event(event))
+            parsed = parse_event(event)
+            sizes = check_images(parsed, self._sight) if self._sight.count else ()
+            self.session.receive_client(parsed, sizes)
         except ClientError as error:
             self.session.receive_error(error)
         self.drain()

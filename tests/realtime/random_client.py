@@ -25,6 +25,12 @@ from realtime.protocol import ClientEvent, InputAudioBufferAppend
 
 GARBAGE = ("", "{", "[]", "null", '"hello"', "{}", '{"type": 7}', "\x00", '{"type": "no.such"}')
 
+DOT = {
+    "type": "input_image",
+    "image_url": "data:image/gif;base64,R0lGODdhAQABAIAAAAAAAAAAACwAAAAAAQABAAACAkQBADs=",
+}
+"""A picture of one pixel."""
+
 TRANSCRIPTS: tuple[TextDelta | End | Failed, ...] = (
     TextDelta("what is it"),
     TextDelta(""),
@@ -50,7 +56,13 @@ REPLIES: tuple[TextDelta | ToolCallDelta | Alignment | End | Failed | int, ...] 
 def right_events() -> list[Event]:
     """Every kind of event that a Session takes, in each of its shapes."""
     kinds = [one for one in get_args(ClientEvent) if one is not InputAudioBufferAppend]
-    return [event for kind in kinds for event in examples(kind)]
+    found = [event for kind in kinds for event in examples(kind)]
+    item = {"type": "message", "role": "user", "content": [DOT, DOT]}
+    return [
+        *found,
+        {"type": "conversation.item.create", "item": item},
+        {"type": "response.create", "response": {"input": [item]}},
+    ]
 
 
 @cache

@@ -12,6 +12,7 @@ from scripted_engine import scripted_stages
 from test_ws import receive, serving
 
 from realtime.config import Config
+from realtime.picture_limits import PictureLimits
 from realtime.protocol.config import (
     Audio,
     AudioInput,
@@ -48,6 +49,7 @@ SESSIONS: tuple[dict[str, Any], ...] = (
     {"config": _ALL, "max_buffer_s": 0.5, "refuse_overflow": True},
     {"config": _ALL, "max_item_audio_bytes": 100, "max_kept_audio_bytes": 250},
     {"config": _SILENCE, "max_parallel_responses": 1},
+    {"config": _ALL, "sight": PictureLimits(2, 3, 999, 9, 99), "max_heard_s": 1.0},
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -41,7 +41,12 @@ class ScriptedEngine:
         self.closed = False
 
     async def submit(
-        self, start: Start, audio: NDArray[np.int16] | None = None, *, paced: bool
+        self,
+        start: Start,
+        audio: NDArray[np.int16] | None = None,
+        *,
+        pictures: Sequence[NDArray[np.uint8]] = (),
+        paced: bool,
     ) -> AsyncIterator[PipelineMessage]:
         assert paced
         try:
