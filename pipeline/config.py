@@ -75,3 +75,4 @@ class EngineConfig(BaseModel):
     heartbeat_timeout_s: float = Field(5.0, gt=0)
     step_timeout_s: float = Field(30.0, gt=0)
     load_timeout_s: float = Field(300.0, gt=0)
+    trace: Path | None = None

@@ -49,6 +49,7 @@ class WorkerSpec(Plain):
     outbound: PoolPort | None
     borrowed: tuple[Lease, ...] = ()
     mark: Mark | None = None
+    trace: Path | None = None
 
 
 # -- server → worker -----------------------------------------------------------------------------

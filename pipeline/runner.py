@@ -58,6 +58,7 @@ from pipeline.pool import (
 )
 from pipeline.stage import Array, Input, Output, Stage, StageError, StageSettings, Work
 from pipeline.stages import create_stage
+from pipeline.trace import Trace
 from pipeline.watermarking import marked
 
 log = logging.getLogger(__name__)
@@ -151,6 +152,7 @@ class Runner:
         self._woken: deque[str] = deque()
         self._stage: Stage | None = None
         self.step_began_s = 0.0
+        self._trace = Trace(spec.trace, spec.name) if spec.trace is not None else None
 
     def run(self) -> None:
         """Load the stage and serve until the server is gone. Owns the beat thread."""
@@ -168,6 +170,8 @@ class Runner:
             stopped.set()
             for request_id in list(self._requests):
                 self._drop(request_id)
+            if self._trace is not None:
+                self._trace.close()
             self._control.sock.close()
             self._wake_in.close()
             self._wake_out.close()
@@ -329,6 +333,7 @@ class Runner:
     def _step(self, stage: Stage, request_ids: list[str]) -> None:
         taken: list[tuple[str, list[Feed]]] = []
         batch: list[Work] = []
+        taking_s = time.monotonic()
         for request_id in request_ids:
             request = self._requests[request_id]
             feeds = list(request.inputs)
@@ -345,17 +350,9 @@ class Runner:
                 self._fail([request_id], error)
                 continue
             batch.append(Work(request_id, inputs, request.lead_ms))
-        self.step_began_s = time.monotonic()
-        try:
-            outputs = stage.step(batch)
-        except StageError as error:
-            self._fail([error.request_id], error)
-            outputs = []
-        except Exception as error:  # noqa: BLE001 - stage boundary: these requests fail, no others
-            self._fail([work.request_id for work in batch], error)
-            outputs = []
-        finally:
-            self.step_began_s = 0.0
+        if any(feeds for _, feeds in taken):
+            self._note("take", taking_s, requests=request_ids)
+        outputs = self._compute(stage, batch)
         for output in outputs:
             self._emit(output)
         self._finish_reading()
@@ -370,6 +367,27 @@ class Runner:
             if feeds or self._spec.gated:
                 still_more = stepped is not None and stepped.more
                 self._out.append(Stepped(request_id, len(feeds), still_more))
+
+    def _compute(self, stage: Stage, batch: list[Work]) -> list[Output]:
+        self.step_began_s = began_s = time.monotonic()
+        request_ids = [work.request_id for work in batch]
+        outputs: list[Output] = []
+        try:
+            outputs = stage.step(batch)
+        except StageError as error:
+            self._fail([error.request_id], error)
+        except Exception as error:  # noqa: BLE001 - stage boundary: these requests fail, no others
+            self._fail(request_ids, error)
+        finally:
+            self.step_began_s = 0.0
+        if self._trace is not None:
+            made = [(one.request_id, type(one.message).__name__) for one in outputs]
+            self._trace.note("step", began_s, requests=request_ids, made=made)
+        return outputs
+
+    def _note(self, what: str, began_s: float, **more: Any) -> None:
+        if self._trace is not None:
+            self._trace.note(what, began_s, **more)
 
     def _fail(self, request_ids: list[str], error: Exception) -> None:
         code = error.code if isinstance(error, StageError) else f"{self._spec.name}_error"
@@ -415,7 +433,9 @@ class Runner:
                 if small or self._writer is None:
                     payload = inline(part.array)
                 elif self._writer.has_credit(request_id):
+                    putting_s, nbytes = time.monotonic(), part.array.nbytes
                     payload = self._writer.write(request_id, part.array)
+                    self._note("put", putting_s, request=request_id, nbytes=nbytes)
                 else:
                     return
             request.outbox.popleft()

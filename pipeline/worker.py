@@ -181,6 +181,7 @@ class Worker:
             outbound=self.outbound.port if self.outbound else None,
             borrowed=self.outbound.lent if self.outbound else (),
             mark=self._mark,
+            trace=self.config.trace,
         )
 
     def _credits(self) -> int:

@@ -35,6 +35,7 @@ BENCHES = (
     "soak",
     "roundtrip",
     "quality",
+    "omni",
 )
 
 
