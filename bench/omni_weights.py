@@ -17,7 +17,8 @@ SCALES = {
     "small": {"thinker_layers": 4, "talker_layers": 4, "experts": 16},
     "real": {"thinker_layers": 48, "talker_layers": 20, "experts": 128},
 }
-"""Widths are the released ones in both; small has fewer layers and experts."""
+"""Widths are those of the 30B model in both, as far as they are known here: nobody has compared
+them with its config.json. small has fewer layers and experts."""
 
 ROPE = {
     "rope_type": "default",
