@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from stage_driver import StageDriver
 from transformers import Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -36,6 +39,14 @@ from pipeline.stages.omni_text import OmniTokenizer
 from pipeline.stages.qwen3_omni_talker import Qwen3OmniTalker
 from pipeline.stages.qwen3_omni_thinker import Qwen3OmniThinker
 from pipeline.stages.qwen3_omni_voicebox import Qwen3OmniVoiceBox
+
+SEEN = [
+    ("question", [f"{PICTURE}What is that?"], [(70, 100)]),
+    ("two in one turn", [f"{PICTURE} or\n{PICTURE}?"], [(96, 64), (200, 90)]),
+    ("in an earlier turn", [PICTURE, "I see.", f"And {PICTURE}?"], [(33, 90), (64, 300)]),
+    ("only earlier", [f"Look: {PICTURE}", "I see.", "What was it?"], [(90, 140)]),
+]
+"""Conversations with pictures: a name, the turns, and each picture's height and width."""
 
 WHOLE_HISTORY = 10_000
 GREEDY = Sampling(temperature=0.0, max_tokens=10)
@@ -247,3 +258,10 @@ def request(name: str, *turns: str, system: str = "", **fields: Any) -> Start:
     ]
     start = Start(name, Plan.SPEECH, items=tuple(items), voice="ethan", sampling=GREEDY)
     return replace(start, **fields)
+
+
+def png(picture: NDArray[np.uint8]) -> str:
+    """A picture as a data URI."""
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

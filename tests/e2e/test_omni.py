@@ -13,8 +13,7 @@ import numpy as np
 import openai
 import pytest
 from numpy.typing import NDArray
-from omni_oracle import MAX_FRAMES, Generated, Official
-from PIL import Image
+from omni_oracle import MAX_FRAMES, Generated, Official, png
 from servers import scripted
 
 from audio.encoding import encode_file
@@ -311,10 +310,3 @@ def test_nor_can_a_client_secret(server: Server, param: str, session: Any) -> No
             wanted: Any = {"type": "realtime", **session}
             client.realtime.client_secrets.create(session=wanted)
     assert refusal.value.param == param
-
-
-def png(picture: NDArray[np.uint8]) -> str:
-    """A data URI."""
-    file = io.BytesIO()
-    Image.fromarray(picture).save(file, "PNG")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

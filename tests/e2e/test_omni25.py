@@ -14,7 +14,7 @@ import openai
 import pytest
 from numpy.typing import NDArray
 from omni25_oracle import MAX_CODES, Generated25, Official25
-from PIL import Image
+from omni_oracle import png
 from servers import scripted
 
 from audio.encoding import encode_file
@@ -155,10 +155,3 @@ def test_a_picture_and_a_recording_in_a_chat_are_seen_and_heard(
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused") as client:
         capabilities: Any = client.models.retrieve("sori").to_dict()["capabilities"]
     assert capabilities["input_modalities"] == ["text", "audio", "image"]
-
-
-def png(picture: NDArray[np.uint8]) -> str:
-    """A data URI."""
-    file = io.BytesIO()
-    Image.fromarray(picture).save(file, "PNG")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

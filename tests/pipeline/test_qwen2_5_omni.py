@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from omni25_oracle import IM_END, MAX_CODES, Official25
-from omni_oracle import fed, pictured, request, shown
+from omni_oracle import SEEN, fed, pictured, request, shown
 from safetensors.torch import load_file, save_file
 from stage_driver import StageDriver
 
@@ -159,14 +159,6 @@ def test_recordings_are_heard_as_the_official_code_hears_them(
     assert np.array_equal(codes, wanted.codes)
     _, other = spoken(thinker, talker, start, given([np.zeros_like(one) for one in recordings]))
     assert not np.array_equal(other, wanted.codes)
-
-
-SEEN = [
-    ("question", [f"{PICTURE}What is that?"], [(70, 100)]),
-    ("two in one turn", [f"{PICTURE} or\n{PICTURE}?"], [(96, 64), (200, 90)]),
-    ("in an earlier turn", [PICTURE, "I see.", f"And {PICTURE}?"], [(33, 90), (64, 300)]),
-    ("only earlier", [f"Look: {PICTURE}", "I see.", "What was it?"], [(90, 140)]),
-]
 
 
 @pytest.mark.parametrize(("name", "turns", "sizes"), SEEN, ids=[one[0] for one in SEEN])

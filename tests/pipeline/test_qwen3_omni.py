@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from omni_oracle import (
     GREEDY,
+    SEEN,
     WHOLE_HISTORY,
     Official,
     Stages,
@@ -152,14 +153,6 @@ def test_recordings_that_are_not_there_fail_their_request(stages: Stages) -> Non
     inputs = [Input(Audio(10), np.zeros(10, np.int16)), Input(End())]
     outputs = StageDriver(stages.thinker).run(start, inputs)
     assert [output.message for output in outputs] == [Failed("bad_audio", "recordings are missing")]
-
-
-SEEN = [
-    ("question", [f"{PICTURE}What is that?"], [(70, 100)]),
-    ("two in one turn", [f"{PICTURE} or\n{PICTURE}?"], [(96, 64), (200, 90)]),
-    ("in an earlier turn", [PICTURE, "I see.", f"And {PICTURE}?"], [(33, 90), (64, 300)]),
-    ("only earlier", [f"Look: {PICTURE}", "I see.", "What was it?"], [(90, 140)]),
-]
 
 
 @pytest.mark.parametrize(("name", "turns", "sizes"), SEEN, ids=[one[0] for one in SEEN])
