@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from omni_oracle import Stages, loaded
 from transformers import Qwen2_5OmniForConditionalGeneration, WhisperFeatureExtractor
 from transformers.models.qwen2_5_omni.processing_qwen2_5_omni import (
     _get_feat_extract_output_lengths,
@@ -20,6 +21,9 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from pipeline.messages import PromptItem
 from pipeline.stages.omni_text import OmniTokenizer
+from pipeline.stages.qwen2_5_omni_talker import Qwen25OmniTalker
+from pipeline.stages.qwen2_5_omni_thinker import Qwen25OmniThinker
+from pipeline.stages.qwen2_5_omni_voicebox import Qwen25OmniVoiceBox
 
 IM_END, AUDIO, IMAGE = 301, 308, 309
 PAD, END = 64, 66
@@ -133,6 +137,16 @@ class Official25:
             model.talker.forward = speak
         made = reply[0, ids.shape[1] :].tolist()
         return Generated25(made, seen["codes"][0].numpy(), wave.numpy())
+
+
+def qwen25_stages(folder: Path, greedy: bool = True, max_codes: int = MAX_CODES) -> Stages:
+    """Of Qwen2.5-Omni. greedy: its Talker."""
+    model = {"model": str(folder)}
+    return Stages(
+        loaded(Qwen25OmniThinker, **model),
+        loaded(Qwen25OmniTalker, greedy=greedy, max_frames=max_codes, **model),
+        loaded(Qwen25OmniVoiceBox, **model),
+    )
 
 
 def _spread(prompt: list[int], token: int, counts: list[int]) -> list[int]:

@@ -23,6 +23,7 @@ from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
 
 from pipeline.messages import (
     PICTURE,
+    RECORDING,
     Audio,
     Condition,
     End,
@@ -177,18 +178,17 @@ class Streamed:
     end: End
 
 
+@dataclass(frozen=True, slots=True)
 class Stages:
-    """The three stages of a folder, loaded once. Driven one after the other."""
+    """The three stages of a model, loaded. Driven one after the other."""
 
-    def __init__(self, folder: Path, **voicebox: Any) -> None:
-        def load(kind: Callable[[StageSettings], Stage], **options: Any) -> Stage:
-            stage = kind(StageSettings(options={"model": str(folder), **options}))
-            stage.load()
-            return stage
+    thinker: Stage
+    talker: Stage
+    voicebox: Stage
 
-        self.thinker = load(Qwen3OmniThinker)
-        self.talker = load(Qwen3OmniTalker, greedy=True, max_frames=MAX_FRAMES)
-        self.voicebox = load(Qwen3OmniVoiceBox, **voicebox)
+    @property
+    def in_order(self) -> tuple[Stage, Stage, Stage]:
+        return self.thinker, self.talker, self.voicebox
 
     def run(
         self,
@@ -196,14 +196,40 @@ class Stages:
         recordings: Sequence[NDArray[np.int16]] = (),
         pictures: Sequence[NDArray[np.uint8]] = (),
     ) -> Streamed:
-        """A whole reply. Recordings come in pieces that end anywhere, pictures in rows."""
-        whole = np.concatenate([np.zeros(0, np.int16), *recordings])
-        pieces = np.split(whole, range(7000, len(whole), 7000)) if recordings else []
-        inputs = [Input(Audio(len(piece)), piece) for piece in pieces] + shown(*pictures)
-        thought = StageDriver(self.thinker).run(start, [*inputs, Input(End())] if inputs else ())
+        """A whole reply."""
+        thought = StageDriver(self.thinker).run(start, given(recordings, pictures))
         spoken = StageDriver(self.talker).run(start, fed(thought, Condition))
         heard = StageDriver(self.voicebox).run(start, fed(spoken, Frames))
         return streamed(thought, spoken, heard)
+
+
+def qwen3_stages(folder: Path, **voicebox: Any) -> Stages:
+    """Of Qwen3-Omni, greedy. voicebox: options of it."""
+    model = {"model": str(folder)}
+    return Stages(
+        loaded(Qwen3OmniThinker, **model),
+        loaded(Qwen3OmniTalker, greedy=True, max_frames=MAX_FRAMES, **model),
+        loaded(Qwen3OmniVoiceBox, **model, **voicebox),
+    )
+
+
+def loaded(kind: Callable[[StageSettings], Stage], **options: Any) -> Stage:
+    """A stage with these options, ready."""
+    stage = kind(StageSettings(options=options))
+    stage.load()
+    return stage
+
+
+def given(
+    recordings: Sequence[NDArray[np.int16]] = (), pictures: Sequence[NDArray[np.uint8]] = ()
+) -> list[Input]:
+    """What the Thinker gets: recordings in pieces that end anywhere, and pictures in parts."""
+    if not recordings and not pictures:
+        return []
+    whole = np.concatenate([np.zeros(0, np.int16), *recordings])
+    pieces = np.split(whole, range(7000, len(whole), 7000)) if len(whole) else []
+    sounds = [Input(Audio(len(piece)), piece) for piece in pieces]
+    return [*sounds, *shown(*pictures), Input(End())]
 
 
 def shown(*pictures: NDArray[np.uint8]) -> list[Input]:
@@ -227,6 +253,25 @@ def pictured(start: Start, sizes: list[tuple[int, int]]) -> tuple[Start, list[ND
     return replace(start, items=items), pictures
 
 
+def heard(start: Start, lengths: Sequence[int]) -> tuple[Start, list[NDArray[np.int16]]]:
+    """The same with recordings of these lengths where its texts have a place for them."""
+    random = np.random.default_rng(sum(lengths))
+    left = list(lengths)
+    items = tuple(
+        replace(item, recordings=tuple(left.pop(0) for _ in range(item.text.count(RECORDING))))
+        for item in start.items
+    )
+    return replace(start, items=items), [melody(size, random) for size in lengths]
+
+
+def melody(size: int, random: np.random.Generator) -> NDArray[np.int16]:
+    """Tones of a tenth of a second, each of another pitch and loudness."""
+    count = -(-size // 1600)
+    pitches = np.repeat(random.uniform(0.05, 1.5, count), 1600)[:size]
+    levels = np.repeat(random.uniform(100, 12_000, count), 1600)[:size]
+    return (levels * np.sin(np.cumsum(pitches))).astype(np.int16)
+
+
 def fed(outputs: Sequence[Output], kind: type) -> list[Input]:
     """What of a stage's outputs goes into the next."""
     return [Input(o.message, o.array) for o in outputs if isinstance(o.message, kind | End)]
@@ -243,7 +288,7 @@ def streamed(
     return Streamed(
         tokens=[token for delta in deltas for token in delta.token_ids],
         text="".join(delta.text for delta in deltas),
-        codes=np.concatenate([np.zeros((0, 4), np.int32), *frames]).T.astype(np.int64),
+        codes=np.concatenate(frames).T.astype(np.int64),
         samples=np.concatenate([np.zeros(0, np.int16), *chunks]),
         chunks=[len(chunk) for chunk in chunks],
         end=end,

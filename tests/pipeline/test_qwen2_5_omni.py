@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from omni25_oracle import IM_END, MAX_CODES, Official25
-from omni_oracle import SEEN, fed, pictured, request, shown
+from omni25_oracle import IM_END, Official25, qwen25_stages
+from omni_crowd import check_crowd
+from omni_oracle import SEEN, Stages, fed, given, heard, loaded, pictured, request, shown
 from safetensors.torch import load_file, save_file
 from stage_driver import StageDriver
 
@@ -56,20 +57,19 @@ def official(folder: Path) -> Official25:
     return Official25(folder)
 
 
-def load(kind: Callable[[StageSettings], Stage], **options: Any) -> Stage:
-    stage = kind(StageSettings(options=options))
-    stage.load()
-    return stage
+@pytest.fixture(scope="module")
+def stages(folder: Path) -> Stages:
+    return qwen25_stages(folder)
 
 
 @pytest.fixture(scope="module")
-def thinker(folder: Path) -> Stage:
-    return load(Qwen25OmniThinker, model=str(folder))
+def thinker(stages: Stages) -> Stage:
+    return stages.thinker
 
 
 @pytest.fixture(scope="module")
-def talker(folder: Path) -> Stage:
-    return load(Qwen25OmniTalker, model=str(folder), greedy=True, max_frames=MAX_CODES)
+def talker(stages: Stages) -> Stage:
+    return stages.talker
 
 
 def tokens_of(outputs: Sequence[Output]) -> list[int]:
@@ -109,37 +109,6 @@ HEARD = [
     ("in an earlier turn", [RECORDING, "I see.", f"And {RECORDING}?"], [20_000, 5_000]),
     ("only earlier", [f"Hear: {RECORDING}", "I see.", "What was it?"], [9_999]),
 ]
-
-
-def heard(start: Start, lengths: Sequence[int]) -> tuple[Start, list[NDArray[np.int16]]]:
-    """The same with recordings of these lengths where its texts have a place for them."""
-    random = np.random.default_rng(sum(lengths))
-    left = list(lengths)
-    items = tuple(
-        replace(item, recordings=tuple(left.pop(0) for _ in range(item.text.count(RECORDING))))
-        for item in start.items
-    )
-    return replace(start, items=items), [melody(size, random) for size in lengths]
-
-
-def melody(size: int, random: np.random.Generator) -> NDArray[np.int16]:
-    """Tones of a tenth of a second, each of another pitch and loudness."""
-    count = -(-size // 1600)
-    pitches = np.repeat(random.uniform(0.05, 1.5, count), 1600)[:size]
-    levels = np.repeat(random.uniform(100, 12_000, count), 1600)[:size]
-    return (levels * np.sin(np.cumsum(pitches))).astype(np.int16)
-
-
-def given(
-    recordings: Sequence[NDArray[np.int16]] = (), pictures: Sequence[NDArray[np.uint8]] = ()
-) -> list[Input]:
-    """What the Thinker gets: recordings in pieces that end anywhere, and pictures in parts."""
-    if not recordings and not pictures:
-        return []
-    whole = np.concatenate([np.zeros(0, np.int16), *recordings])
-    pieces = np.split(whole, range(7000, len(whole), 7000)) if len(whole) else []
-    heard = [Input(Audio(len(piece)), piece) for piece in pieces]
-    return [*heard, *shown(*pictures), Input(End())]
 
 
 @pytest.mark.parametrize(("name", "turns", "lengths"), HEARD, ids=[one[0] for one in HEARD])
@@ -234,6 +203,10 @@ def test_a_text_alone_has_no_rows_for_a_talker(thinker: Stage) -> None:
     assert tokens_of(thought) == tokens_of(StageDriver(thinker).run(REQUESTS[0]))
 
 
+def test_requests_in_between_each_other_are_as_if_alone(folder: Path) -> None:
+    check_crowd(qwen25_stages(folder, greedy=False, max_codes=30), seed=5)
+
+
 KINDS = [
     (Qwen25OmniThinker, "thinker."),
     (Qwen25OmniThinker, "thinker.audio_tower."),
@@ -253,24 +226,24 @@ def test_what_is_missing_is_named(
     del weights[sorted(one for one in weights if one.startswith(prefix))[3]]
     save_file(weights, broken / "model.safetensors", {"format": "pt"})
     with pytest.raises(CheckpointError, match="missing"):
-        load(kind, model=str(broken))
+        loaded(kind, model=str(broken))
     shutil.copytree(folder, broken, dirs_exist_ok=True)
     (broken / "spk_dict.pt").unlink()
     with pytest.raises(CheckpointError, match="speakers"):
-        load(kind, model=str(broken))
+        loaded(kind, model=str(broken))
     shutil.copytree(folder, broken, dirs_exist_ok=True)
     if kind is Qwen25OmniThinker:
         (broken / "preprocessor_config.json").unlink()
         with pytest.raises(CheckpointError, match="preprocessor_config.json"):
-            load(kind, model=str(broken))
+            loaded(kind, model=str(broken))
     with pytest.raises(CheckpointError, match="'llama'"):
         (broken / "config.json").write_text('{"model_type": "llama"}')
-        load(kind, model=str(broken))
+        loaded(kind, model=str(broken))
 
 
 def test_an_unknown_speaker_is_said(folder: Path) -> None:
     with pytest.raises(CheckpointError, match=r"options\.voices\.marin: no 'nobody'"):
-        load(Qwen25OmniTalker, model=str(folder), voices={"marin": "nobody"})
+        loaded(Qwen25OmniTalker, model=str(folder), voices={"marin": "nobody"})
 
 
 # -- Token2Wav -------------------------------------------------------------------------------------
@@ -290,7 +263,7 @@ def test_in_one_block_the_sound_is_the_official_one(
     folder: Path, official: Official25, start: Start
 ) -> None:
     wanted = official.generate(start.items, 10, start.voice.title(), seed=7)
-    voicebox = load(Qwen25OmniVoiceBox, model=str(folder), blocks=WHOLE)
+    voicebox = loaded(Qwen25OmniVoiceBox, model=str(folder), blocks=WHOLE)
     (whole,) = wave_of(voicebox, replace(start, seed=7), wanted.codes.astype(np.int32), 1)
     assert np.abs(wanted.wave).max() > 0.01
     assert len(whole) == len(wanted.wave)
@@ -303,14 +276,14 @@ def test_blocks_give_every_sample_once_and_the_same_sound(
 ) -> None:
     codes = np.random.default_rng(3).integers(0, 64, 130).astype(np.int32)
     start = replace(REQUESTS[0], seed=5, latency_first=latency_first)
-    voicebox = load(Qwen25OmniVoiceBox, model=str(folder))
+    voicebox = loaded(Qwen25OmniVoiceBox, model=str(folder))
     chunks = wave_of(voicebox, start, codes, 130)
     assert len(chunks) > 2
     cut = np.concatenate(chunks)
     assert len(cut) == 130 * 480
     # The same pieces however the codes come; close to what one block gives.
     assert np.array_equal(cut, np.concatenate(wave_of(voicebox, start, codes, 3)))
-    one = load(Qwen25OmniVoiceBox, model=str(folder), blocks=WHOLE)
+    one = loaded(Qwen25OmniVoiceBox, model=str(folder), blocks=WHOLE)
     (whole,) = wave_of(one, start, codes, 1)
     difference = cut.astype(float) - whole
     assert np.sqrt(np.mean(difference**2) / np.mean(whole.astype(float) ** 2)) < 0.05
@@ -319,7 +292,7 @@ def test_blocks_give_every_sample_once_and_the_same_sound(
 
 
 def test_codes_that_are_none_fail_their_request(folder: Path) -> None:
-    voicebox = load(Qwen25OmniVoiceBox, model=str(folder))
+    voicebox = loaded(Qwen25OmniVoiceBox, model=str(folder))
     for wrong in (np.full(1, 999), np.full(1, -1)):
         with pytest.raises(StageError, match="codes"):
             wave_of(voicebox, REQUESTS[0], wrong.astype(np.int32), 1)

@@ -12,18 +12,16 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from omni_crowd import check_crowd
 from omni_oracle import (
-    GREEDY,
     SEEN,
     WHOLE_HISTORY,
     Official,
     Stages,
-    Streamed,
-    fed,
     pictured,
+    qwen3_stages,
     request,
     shown,
-    streamed,
 )
 from safetensors.torch import load_file, save_file
 from stage_driver import StageDriver
@@ -46,7 +44,7 @@ from pipeline.messages import (
     TextDelta,
 )
 from pipeline.models.tiny_qwen3_omni import CODEBOOK, GROUPS, make_tiny_qwen3_omni
-from pipeline.stage import Input, Output, Stage, StageError, StageSettings, Work
+from pipeline.stage import Input, Stage, StageError, StageSettings, Work
 from pipeline.stages import omni_checkpoint
 from pipeline.stages.omni_checkpoint import CheckpointError
 from pipeline.stages.omni_hearing import OmniHearing
@@ -77,7 +75,7 @@ def official(folder: Path) -> Official:
 
 @pytest.fixture(scope="module")
 def stages(folder: Path) -> Stages:
-    return Stages(folder, context=WHOLE_HISTORY)
+    return qwen3_stages(folder, context=WHOLE_HISTORY)
 
 
 @pytest.mark.parametrize("start", REQUESTS, ids=lambda start: start.request_id)
@@ -198,7 +196,7 @@ def test_by_default_the_sound_is_within_a_stated_bound(folder: Path, official: O
     # The decoder looks further back than the frames that are decoded again: see docs/omni.md.
     start = request("long", "tell me more")
     wanted = official.generate(start.items, 10, "ethan")
-    got = Stages(folder).run(start)
+    got = qwen3_stages(folder).run(start)
     assert len(got.samples) == len(wanted.wave)
     difference = got.samples / 32767 - wanted.wave
     assert np.sqrt(np.mean(difference**2) / np.mean(wanted.wave**2)) < 0.01
@@ -216,100 +214,7 @@ def test_a_text_alone_has_no_rows_for_a_talker(stages: Stages) -> None:
 
 
 def test_requests_in_between_each_other_are_as_if_alone(stages: Stages) -> None:
-    random = np.random.default_rng(5)
-    starts = [
-        request(f"r{number}", "word " * int(random.integers(1, 20)), sampling=GREEDY)
-        for number in range(16)
-    ]
-    pictures: dict[str, list[NDArray[np.uint8]]] = {start.request_id: [] for start in starts}
-    for number in range(0, 16, 3):
-        start = request(f"r{number}", f"word {PICTURE}" * (1 + number // 8), sampling=GREEDY)
-        sizes = [(70, 100), (60, 64)][: 1 + number // 8]
-        starts[number], pictures[start.request_id] = pictured(start, sizes)
-    alone = {
-        start.request_id: stages.run(start, pictures=pictures[start.request_id]) for start in starts
-    }
-    together = interleaved(stages, starts, random, pictures)
-    assert any(pictures[request_id] for request_id in together)
-    assert len(together) >= 10
-    for request_id, got in together.items():
-        assert got.tokens == alone[request_id].tokens
-        assert np.array_equal(got.codes, alone[request_id].codes)
-        difference = got.samples.astype(int) - alone[request_id].samples
-        assert np.abs(difference).max() <= 1
-
-
-class Line:
-    """One request on its way through the stages."""
-
-    def __init__(self, stages: Stages, start: Start, given: list[Input]) -> None:
-        self.stages = (stages.thinker, stages.talker, stages.voicebox)
-        self.request_id = start.request_id
-        self.outputs: list[list[Output]] = [[], [], []]
-        self.over = False
-        self._queued: list[list[Input]] = [given, [], []]
-        self._more = {0}
-        for stage in self.stages:
-            stage.open(start)
-
-    def work(self, place: int) -> Work | None:
-        """What this stage has to do for it."""
-        given, self._queued[place] = self._queued[place], []
-        return Work(self.request_id, given) if given or place in self._more else None
-
-    def take(self, place: int, work: Work, made: list[Output]) -> None:
-        """What this stage has made of it."""
-        (self._more.add if work.more else self._more.discard)(place)
-        self.outputs[place] += made
-        if place < 2:
-            self._queued[place + 1] += fed(made, (Condition, Frames)[place])
-        elif any(isinstance(output.message, End) for output in made):
-            self.close()
-
-    def close(self) -> None:
-        for stage in self.stages:
-            stage.close(self.request_id)
-        self.over = True
-
-
-def step(lines: list[Line], place: int) -> int:
-    """One step of a stage for all of these that have something to do there; how many that were."""
-    works = [(line, work) for line in lines if not line.over and (work := line.work(place))]
-    if works:
-        made = works[0][0].stages[place].step([work for _, work in works])
-        for line, work in works:
-            own = [output for output in made if output.request_id == line.request_id]
-            line.take(place, work, own)
-    return len(works)
-
-
-def interleaved(
-    stages: Stages,
-    starts: list[Start],
-    random: np.random.Generator,
-    pictures: dict[str, list[NDArray[np.uint8]]],
-) -> dict[str, Streamed]:
-    """All of them at once, any of them in a step; a quarter may be aborted on the way."""
-    waiting, running, finished = list(starts), list[Line](), dict[str, Streamed]()
-    may_abort = {start.request_id for start in starts[::4]}
-    largest = 0
-    while waiting or running:
-        if waiting and (not running or random.random() < 0.3):
-            start = waiting.pop()
-            given = shown(*pictures[start.request_id])
-            running.append(Line(stages, start, [*given, Input(End())] if given else []))
-        for line in running:
-            if line.request_id in may_abort and random.random() < 0.05:
-                line.close()
-        place = int(random.integers(3))
-        some = [line for line in running if random.random() < 0.7]
-        largest = max(largest, step(some, place))
-        for line in running:
-            if any(isinstance(output.message, End) for output in line.outputs[2]):
-                finished[line.request_id] = streamed(*line.outputs)
-        running = [one for one in running if not one.over]
-    assert largest >= 4
-    return finished
+    check_crowd(stages, seed=5)
 
 
 # -- Code2Wav --------------------------------------------------------------------------------------
