@@ -30,7 +30,7 @@ def opening_of(
     return Opening(
         model=query.get("model") or carried.get("model"),
         transcribes="transcription" in (query.get("intent"), carried.get("type")),
-        in_beta=headers.get(beta.HEADER, "").strip() == beta.HEADER_VALUE
+        in_beta=beta.HEADER_VALUE in headers.get(beta.HEADER, "").replace(" ", "").split(",")
         or beta.SUBPROTOCOL in subprotocols,
         session=session,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fastapi import APIRouter, WebSocket
@@ -17,7 +17,9 @@ from starlette.websockets import WebSocketDisconnect
 
 from realtime.auth import admits, answered_subprotocol, offered_key
 from realtime.client_secrets import ClientSecret
+from realtime.config import Config
 from realtime.driver import Driver, new_id
+from realtime.errors import ClientError
 from realtime.opening import Opening, opening_of
 from realtime.outbox import Outbox
 from realtime.protocol.server import Error, ErrorBody, dump_event
@@ -92,35 +94,15 @@ def why_refused(service: Service, websocket: WebSocket) -> Farewell | None:
     config = service.config
     if websocket.scope.get(INTERNAL_SCOPE_KEY) is service:
         return None
+    secret = secret_of(service, websocket)
     key = offered_key(websocket.headers, websocket.scope["subprotocols"])
     if service.client_secrets.looks_like_one(key):
-        if secret_of(service, websocket) is None:
+        if secret is None:
             return wrong_key("The client secret is not this server's, or has expired.")
     elif not admits(config, key):
         return wrong_key("Incorrect API key provided.")
-    model = websocket.query_params.get("model")
-    if model and not config.knows_model(model):
-        return Farewell(
-            4000,
-            "invalid_request_error.invalid_model",
-            "invalid_model",
-            f"The model '{model}' does not exist; this server's model is '{config.model}'.",
-        )
-    if "call_id" in websocket.query_params:
-        return Farewell(
-            4000,
-            "invalid_request_error.invalid_call_id",
-            "invalid_call_id",
-            "This server has no calls to attach to; open a session without 'call_id'.",
-        )
-    intent = websocket.query_params.get("intent")
-    if intent not in (None, "transcription"):
-        return Farewell(
-            4000,
-            "invalid_request_error.invalid_intent",
-            "invalid_intent",
-            f"The intent '{intent}' does not exist; leave it out, or ask for 'transcription'.",
-        )
+    if (refusal := why_not_there(config, websocket.query_params, secret)) is not None:
+        return refusal
     if (reason := service.why_not_ready()) is not None:
         return Farewell(
             1013, "server_error.not_ready", "not_ready", f"Not ready: {reason}.", "server_error"
@@ -136,10 +118,53 @@ def why_refused(service: Service, websocket: WebSocket) -> Farewell | None:
     return None
 
 
+def why_not_there(
+    config: Config, query: Mapping[str, str], secret: ClientSecret | None
+) -> Farewell | None:
+    """The refusal of what a URL asks for and this server does not have."""
+    model = query.get("model")
+    if model and not config.knows_model(model):
+        return Farewell(
+            4000,
+            "invalid_request_error.invalid_model",
+            "invalid_model",
+            f"The model '{model}' does not exist; this server's model is '{config.model}'.",
+        )
+    if "call_id" in query:
+        return Farewell(
+            4000,
+            "invalid_request_error.invalid_call_id",
+            "invalid_call_id",
+            "This server has no calls to attach to; open a session without 'call_id'.",
+        )
+    intent = query.get("intent")
+    if intent not in (None, "transcription"):
+        return Farewell(
+            4000,
+            "invalid_request_error.invalid_intent",
+            "invalid_intent",
+            f"The intent '{intent}' does not exist; leave it out, or ask for 'transcription'.",
+        )
+    if intent and secret is not None and secret.session.get("type") != intent:
+        return Farewell(
+            4000,
+            "invalid_request_error.invalid_intent",
+            "invalid_intent",
+            "The client secret is for a session that answers; make one for a session of type "
+            "'transcription', or leave out the intent.",
+        )
+    return None
+
+
 def wrong_key(message: str) -> Farewell:
     """The refusal of a key."""
     reason = "invalid_request_error.invalid_api_key"
     return Farewell(3000, reason, "invalid_api_key", message)
+
+
+def refused_session(error: ClientError) -> Farewell:
+    """The refusal of what a connection was opened with."""
+    return Farewell(4000, f"invalid_request_error.{error.code}", error.code or "", error.message)
 
 
 def secret_of(service: Service, websocket: WebSocket) -> ClientSecret | None:
@@ -206,9 +231,7 @@ class Connection:
                 tasks.create_task(self._watch_idleness())
                 if self._websocket.scope.get(INTERNAL_SCOPE_KEY) is not self._service:
                     tasks.create_task(self._watch_age())
-                with Driver(
-                    self._service, tasks, self._outbox.put, opening=self._opening
-                ) as driver:
+                with self._begin(tasks) as driver:
                     tasks.create_task(self._watch_drain(driver))
                     await self._read(driver)
         except* Ended as group:
@@ -218,6 +241,14 @@ class Connection:
             endings.append(SERVER_FAULT)
         # The peer having gone outranks everything that broke because of it.
         return None if None in endings else endings[0]
+
+    def _begin(self, tasks: asyncio.TaskGroup) -> Driver:
+        try:
+            return Driver(self._service, tasks, self._outbox.put, opening=self._opening)
+        except ClientError as error:
+            # A client secret was made where its session was possible: by another server with the
+            # same key, or before this one was configured anew.
+            raise Ended(refused_session(error)) from error
 
     async def _read(self, driver: Driver) -> None:
         while True:

@@ -9,22 +9,25 @@ from pydantic_core import from_json, to_json
 from realtime.errors import ClientError
 from realtime.protocol import beta
 from realtime.protocol.client import ClientEvent, SessionUpdate
-from realtime.protocol.parsing import parse_event
+from realtime.protocol.parsing import event_id_of, parse_event
 from realtime.protocol.server import ServerEvent, dump_event
 
 
 class Dialect:
     """Today's protocol, or the beta's. The shape of each `session.update` decides anew.
 
-    in_beta: what the client has asked for when it connected.
+    in_beta: what the client has asked for when it connected. An update that is refused changes
+    nothing, so not the dialect either; only its error is in the update's words.
     """
 
     def __init__(self, *, in_beta: bool = False) -> None:
         self.in_beta = in_beta
         self._temperature = beta.DEFAULT_TEMPERATURE
+        self._asked: tuple[bool, float] | None = None  # both, by an update not answered yet
 
     def parse(self, frame: str) -> ClientEvent:
         """Read one frame. Raises ClientError."""
+        self._asked = None
         if not self.in_beta:
             event = parse_event(frame)
             if not isinstance(event, SessionUpdate) or not beta.is_beta_session(event.session):
@@ -44,20 +47,26 @@ class Dialect:
             translated = beta.client_event(document)
             event = parse_event(translated)
         except ClientError as error:
-            if error.event_id is None and isinstance(document.get("event_id"), str):
-                error.event_id = document["event_id"]
+            error.event_id = error.event_id or event_id_of(document)
             raise
         if isinstance(event, SessionUpdate):
-            self._follow(document["session"])
+            session: dict[str, Any] = document["session"]
+            temperature = session.get("temperature", self._temperature)
+            in_beta = "type" not in session or document["type"] != "session.update"
+            self._asked = in_beta, temperature or beta.DEFAULT_TEMPERATURE
         return event
 
-    def _follow(self, session: dict[str, Any]) -> None:
-        self.in_beta = "type" not in session
-        self._temperature = session.get("temperature") or self._temperature
+    def _is_in_beta(self, event: ServerEvent) -> bool:
+        if self._asked is None or event.type not in ("session.updated", "error"):
+            return self.in_beta
+        (in_beta, temperature), self._asked = self._asked, None
+        if event.type == "session.updated":
+            self.in_beta, self._temperature = in_beta, temperature
+        return in_beta
 
     def dump(self, event: ServerEvent, conversation_id: str) -> list[str]:
         """The frames that tell of an event."""
-        if not self.in_beta:
+        if not self._is_in_beta(event):
             return [dump_event(event)]
         document = beta.server_event(event.model_dump(mode="json"), self._temperature)
         frames = [] if document is None else [to_json(document).decode()]

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails, from_json, to_json
 
 from realtime.errors import ClientError
 from realtime.protocol.client import CLIENT_EVENT_TYPES, ClientEvent, client_events
+from realtime.protocol.wire import MAX_ID_CHARS
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -73,9 +74,7 @@ def _explain_event(text: str | bytes, error: ValidationError) -> ClientError:
             "invalid_event",
             f"A frame must hold a JSON object, but got {name_of(document)} instead.",
         )
-    event_id = document.get("event_id")
-    if not isinstance(event_id, str) or len(event_id) > 512:
-        event_id = None
+    event_id = event_id_of(document)
     if "type" not in document:
         return ClientError("invalid_event", "Missing required parameter: 'type'.", "type", event_id)
     kind = document["type"]
@@ -89,6 +88,12 @@ def _explain_event(text: str | bytes, error: ValidationError) -> ClientError:
     refusal = explain(error, document)
     refusal.event_id = event_id
     return refusal
+
+
+def event_id_of(document: Mapping[str, Any]) -> str | None:
+    """The client's id of an event, which an error about it carries; None if it is no right one."""
+    event_id = document.get("event_id")
+    return event_id if isinstance(event_id, str) and len(event_id) <= MAX_ID_CHARS else None
 
 
 def explain(

@@ -40,6 +40,8 @@ def _finite(value: Any) -> Any:
 FreeObject = Annotated[dict[str, Any], AfterValidator(_finite)]
 """A JSON object whose keys are the client's own."""
 
-ItemId = Annotated[str, Field(min_length=1, max_length=512)]
-EventId = Annotated[str, Field(max_length=512)]
+MAX_ID_CHARS = 512
+
+ItemId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+EventId = Annotated[str, Field(max_length=MAX_ID_CHARS)]
 Index = Annotated[int, Field(ge=0)]

@@ -39,6 +39,7 @@ SETTINGS = {
     "instructions": "Be brief.",
 }
 SESSION = EffectiveSession(id="sess_1", expires_at=9, model="gpt-realtime")
+UPDATED = server.SessionUpdated(event_id="e", session=SESSION)
 ITEM = AssistantMessage(id="item_1", status="completed", content=(OutputAudio(transcript="Hi."),))
 
 
@@ -75,11 +76,33 @@ def test_the_shape_of_an_update_decides_how_the_server_answers() -> None:
     done = server.OutputAudioDone(event_id="e", response_id="r", item_id="i", output_index=0)
     assert told(done, dialect)[0]["type"] == "response.output_audio.done"
     parsed(dialect, type="session.update", session={"voice": "verse", "temperature": 0.7})
+    assert told(UPDATED, dialect)[0]["session"]["temperature"] == 0.7
     assert told(done, dialect)[0]["type"] == "response.audio.done"
-    updated_event = server.SessionUpdated(event_id="e", session=SESSION)
-    assert told(updated_event, dialect)[0]["session"]["temperature"] == 0.7
+    parsed(dialect, type="session.update", session={"temperature": None})
+    assert told(UPDATED, dialect)[0]["session"]["temperature"] == 0.8
     parsed(dialect, type="session.update", session={"type": "realtime"})
+    assert "type" in told(UPDATED, dialect)[0]["session"]
     assert told(done, dialect)[0]["type"] == "response.output_audio.done"
+
+
+@pytest.mark.parametrize("in_beta", [False, True])
+def test_an_update_that_is_refused_does_not_decide_but_is_answered_in_its_words(
+    in_beta: bool,
+) -> None:
+    dialect = Dialect(in_beta=in_beta)
+    parsed(dialect, type="session.update", session={"voice": "verse", "temperature": 0.7})
+    told(UPDATED, dialect)
+    parsed(dialect, type="session.update", session={"type": "realtime"} if not in_beta else {})
+    told(UPDATED, dialect)
+    other = {"type": "realtime"} if in_beta else {"temperature": 1.1}
+    parsed(dialect, type="session.update", session={**other, "audio": {}})
+    param = "session.audio.output.voice"
+    error = server.ErrorBody(type="invalid_request_error", message="No.", param=param)
+    (refused,) = Dialect.dump(dialect, server.Error(event_id="e", error=error), "conv_1")
+    assert json.loads(refused)["error"]["param"] == (param if in_beta else "session.voice")
+    assert dialect.in_beta == in_beta
+    if in_beta:
+        assert told(UPDATED, dialect)[0]["session"]["temperature"] == 0.7
 
 
 def test_an_update_that_only_forgot_its_type_is_not_taken_for_the_beta() -> None:

@@ -149,6 +149,35 @@ async def test_a_transcription_secret_opens_a_transcription_session(keyed: Confi
     assert session["type"] == made.json()["session"]["type"] == "transcription"
 
 
+@pytest.mark.parametrize(
+    ("session", "query", "code"),
+    [
+        ({**SESSION, "tools": [{"type": "function", "name": "look"}]}, "", None),
+        (SESSION, "?intent=transcription", "invalid_intent"),
+        ({"type": "transcription"}, "?intent=transcription", None),
+        ({"type": "transcription"}, "?model=gpt-realtime", None),
+        ({"type": "realtime", "of_another_version": 1}, "", "unknown_parameter"),
+        ({"type": "transcription", "audio": {"input": 7}}, "", "invalid_type"),
+    ],
+)
+async def test_a_secret_whose_session_cannot_be_is_refused_by_name(
+    keyed: Config, session: dict[str, Any], query: str, code: str | None
+) -> None:
+    key = "the key of several servers"
+    secret = ClientSecrets(key).issue(ClientSecret(10**10, session))
+    headers = {"Authorization": f"Bearer {secret}"}
+    async with (
+        serving(keyed.model_copy(update={"client_secret_key": key})) as server,
+        server.connect(query, additional_headers=headers) as client,
+    ):
+        first = await receive(client)
+        if code is None:
+            assert first["session"]["type"] == session["type"]
+        else:
+            assert first["error"]["code"] == code
+            assert await closed(client) == (4000, f"invalid_request_error.{code}")
+
+
 async def test_the_betas_sessions_are_flat_and_have_the_secret_inside(keyed: Config) -> None:
     async with serving(keyed) as server:
         made = await post(server.port, "/sessions", {"voice": "verse", "modalities": ["text"]})

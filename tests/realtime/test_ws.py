@@ -152,7 +152,7 @@ async def test_what_this_server_does_not_have_is_refused_by_name(
 @pytest.mark.parametrize(
     "offered",
     [
-        {"additional_headers": {"OpenAI-Beta": "realtime=v1"}},
+        {"additional_headers": {"OpenAI-Beta": "assistants=v2, realtime=v1"}},
         {"subprotocols": [Subprotocol("realtime"), Subprotocol("openai-beta.realtime-v1")]},
     ],
     ids=["header", "subprotocol"],
