@@ -1,4 +1,4 @@
-"""What all clients in Python speak with: 24 kHz PCM16 in blocks of 20 ms, in real time.
+"""What all clients in Python speak with, blocks of 20 ms in real time, and their command lines.
 
 Standard library only: it runs in the environment of each client.
 """
@@ -6,35 +6,56 @@ Standard library only: it runs in the environment of each client.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 RATE_HZ = 24_000
 BLOCK_MS = 20
-BLOCK_NBYTES = RATE_HZ * BLOCK_MS // 1000 * 2
 OPENING_MS, WISH_MS, STOP_MS = 300, 600, 900
 
-_PERIOD = (8000).to_bytes(2, "little", signed=True) * 60 + (-8000).to_bytes(
-    2, "little", signed=True
-) * 60  # 200 Hz: to scripted ears everything loud is speech
-VOICE = (_PERIOD * (BLOCK_NBYTES // len(_PERIOD) + 1))[:BLOCK_NBYTES]
-SILENCE = bytes(BLOCK_NBYTES)
+# To scripted ears everything loud is speech: a square wave of 200 Hz at a quarter of full scale.
+# Of each encoding its rate, and a sample when it is silent, high and low.
+_SAMPLES = {
+    "audio/pcm": (RATE_HZ, b"\x00\x00", b"\x40\x1f", b"\xc0\xe0"),
+    "audio/pcmu": (8000, b"\xff", b"\xa0", b"\x20"),
+    "audio/pcma": (8000, b"\xd5", b"\x8a", b"\x0a"),
+}
+
+
+def options(arguments: list[str]) -> dict[str, str]:
+    """`name=value…` of a command line."""
+    return dict(pair.split("=", 1) for pair in arguments)
+
+
+def write(file: str, audio: bytes) -> None:
+    """Everything that a client has heard."""
+    Path(file).write_bytes(audio)
 
 
 class Microphone:
-    """Silence, and what `say` puts between it."""
+    """Silence, and what `say` and `play` put between it."""
 
-    def __init__(self) -> None:
-        self._voiced = 0
+    def __init__(self, encoding: str = "audio/pcm") -> None:
+        rate_hz, silent, high, low = _SAMPLES[encoding]
+        self._silence = silent * (rate_hz * BLOCK_MS // 1000)
+        half_period = rate_hz // 400
+        self._voice = (high * half_period + low * half_period) * (200 * BLOCK_MS // 1000)
+        self._waiting = b""
         self._due_s = time.monotonic()
 
     def say(self, length_ms: int) -> None:
         """Speak from the next block on."""
-        self._voiced = length_ms // BLOCK_MS
+        self._waiting = self._voice * (length_ms // BLOCK_MS)
+
+    def play(self, file: str) -> None:
+        """Speak a recording in the microphone's encoding, without a header."""
+        self._waiting = Path(file).read_bytes()
 
     def block(self) -> bytes:
         """The next 20 ms."""
-        voiced, self._voiced = self._voiced > 0, max(self._voiced - 1, 0)
+        nbytes = len(self._silence)
+        block, self._waiting = self._waiting[:nbytes], self._waiting[nbytes:]
         self._due_s += BLOCK_MS / 1000
-        return VOICE if voiced else SILENCE
+        return block + self._silence[len(block) :]
 
     def left_s(self) -> float:
         """How long until the next block is due."""

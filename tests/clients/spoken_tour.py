@@ -9,22 +9,24 @@ import threading
 import time
 from typing import Any
 
-from microphone import OPENING_MS, STOP_MS, WISH_MS, Microphone
+from microphone import OPENING_MS, STOP_MS, WISH_MS, Microphone, write
 
 TOOL = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
-QUESTION = {"type": "input_text", "text": "How is the weather in Paris?"}
 
 
 class Tour:
     """Reads events up to the awaited one, and notes what they tell.
 
-    audio_delta: what the dialect calls a piece of the reply's sound.
+    audio_delta: what the dialect calls a piece of the reply's sound. text_only: what it says of a
+    response that is not to be spoken.
     """
 
-    def __init__(self, connection: Any, audio_delta: str) -> None:
+    def __init__(self, connection: Any, audio_delta: str, text_only: dict[str, Any]) -> None:
         self.connection = connection
-        self.told: dict[str, Any] = {"heard": [], "replies": [], "audio_bytes": 0}
+        self.told: dict[str, Any] = {"heard": [], "replies": []}
         self._audio_delta = audio_delta
+        self._text_only = text_only
+        self._audio = b""
 
     def until(self, kind: str) -> Any:
         """The next event of this kind."""
@@ -38,7 +40,7 @@ class Tour:
         if event.type == "error":
             raise SystemExit(f"error from the server: {event.error}")
         if event.type == self._audio_delta:
-            self.told["audio_bytes"] += len(base64.b64decode(event.delta))
+            self._audio += base64.b64decode(event.delta)
         elif event.type == "conversation.item.input_audio_transcription.completed":
             self.told["heard"].append(event.transcript)
         elif event.type == "response.done":
@@ -47,17 +49,25 @@ class Tour:
             said = "".join(part.transcript or part.text for part in parts)
             self.told["replies"].append({"status": event.response.status, "said": said})
 
-    def run(self) -> None:
-        """Two spoken turns, an interruption and a written question; then tell it all as JSON."""
-        microphone, ended = Microphone(), threading.Event()
+    def run(self, answer: str, speech: str = "", encoding: str = "audio/pcm") -> None:
+        """The whole conversation, or one turn of `speech`; then tell what happened as JSON.
+
+        answer: file for all that was heard. speech: a recording's file. encoding: of both.
+        """
+        microphone, ended = Microphone(encoding), threading.Event()
         streaming = threading.Thread(target=self._stream, args=(microphone, ended))
         streaming.start()
         try:
-            self._speak(microphone)
-            self._write()
+            if speech:
+                microphone.play(speech)
+                self.until("response.done")
+            else:
+                self._speak(microphone)
+                self._write()
         finally:
             ended.set()
             streaming.join()
+        write(answer, self._audio)
         print(json.dumps(self.told))
 
     def _stream(self, microphone: Microphone, ended: threading.Event) -> None:
@@ -67,6 +77,7 @@ class Tour:
             time.sleep(microphone.left_s())
 
     def _speak(self, microphone: Microphone) -> None:
+        """Two spoken turns and an interruption."""
         microphone.say(OPENING_MS)
         self.until("response.done")
         microphone.say(WISH_MS)
@@ -79,11 +90,21 @@ class Tour:
         self.until("response.done")
 
     def _write(self) -> None:
-        create, reply = self.connection.conversation.item.create, self.connection.response.create
-        create(item={"type": "message", "role": "user", "content": [QUESTION]})
-        reply()
-        (call,) = self.until("response.done").response.output
+        """A question that takes a tool, and one that is answered in writing."""
+        (call,) = self._ask("How is the weather in Paris?").output
         self.told["arguments"] = json.loads(call.arguments)
-        create(item={"type": "function_call_output", "call_id": call.call_id, "output": "sunny"})
-        reply()
-        self.until("response.done")
+        self._bring({"type": "function_call_output", "call_id": call.call_id, "output": "sunny"})
+        heard = len(self._audio)
+        (written,) = self._ask("Write it down.", **self._text_only).output
+        self.told["written"] = [part.text for part in written.content]
+        self.told["sound_of_the_written"] = len(self._audio) - heard
+
+    def _ask(self, text: str, **response: Any) -> Any:
+        content = [{"type": "input_text", "text": text}]
+        return self._bring({"type": "message", "role": "user", "content": content}, **response)
+
+    def _bring(self, item: dict[str, Any], **response: Any) -> Any:
+        """The response to an item."""
+        self.connection.conversation.item.create(item=item)
+        self.connection.response.create(response=response)
+        return self.until("response.done").response

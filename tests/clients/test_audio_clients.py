@@ -7,13 +7,11 @@ everything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from environment import client_node
 from servers import scripted
-from test_stock_clients import HERE, python_tour, run
+from tours import run_script
 
 from audio.encoding import FILE_FORMATS
 from bench.server import Server, start_server
@@ -39,7 +37,7 @@ def about(seconds: float) -> Any:
 
 
 def test_livekit_plugins(server: Server) -> None:
-    told = python_tour("livekit_openai", f"{server.url}/v1", TEXT, script="audio.py")
+    told = run_script("livekit_openai", "audio", f"{server.url}/v1", TEXT)
     assert told == {
         "tts-1": about(SECONDS),
         "gpt-4o-mini-tts": about(SECONDS),
@@ -50,13 +48,12 @@ def test_livekit_plugins(server: Server) -> None:
 
 
 def test_pipecat_services(server: Server) -> None:
-    told = python_tour("pipecat_realtime", f"{server.url}/v1", TEXT, script="audio.py")
+    told = run_script("pipecat_realtime", "audio", f"{server.url}/v1", TEXT)
     assert told == {"seconds": about(SECONDS), "heard": [HEARD, HEARD], "errors": []}
 
 
 def test_openai_for_node(server: Server) -> None:
-    node: Path = client_node(HERE / "openai_node")
-    told = run(["node", str(node / "audio.mjs"), f"{server.url}/v1", TEXT])
+    told = run_script("openai_node", "audio", f"{server.url}/v1", TEXT)
     assert told["types"] == {name: kind.media_type for name, kind in FILE_FORMATS.items()}
     assert told["seconds"] == dict.fromkeys(FILE_FORMATS, about(SECONDS))
     shapes = told["shapes"]

@@ -1,6 +1,10 @@
 // A conversation through the stock `@openai/agents-realtime` package over a WebSocket.
 //
-// Usage: node tour.mjs URL_OF_THE_SOCKET. Prints what happened as one JSON object.
+// Usage: node tour.mjs URL_OF_THE_SOCKET name=value… with answer=FILE for all that is heard,
+// max_tokens=… of each reply, and speech=FILE to speak instead of all the rest. Prints what happened
+// as one JSON object.
+
+import { readFileSync, writeFileSync } from "node:fs";
 
 import { RealtimeAgent, RealtimeSession, tool } from "@openai/agents-realtime";
 import { z } from "zod";
@@ -16,25 +20,29 @@ const STOP_MS = 900;
 const SILENCE = new Int16Array(BLOCK_SAMPLES).buffer;
 const VOICE = Int16Array.from({ length: BLOCK_SAMPLES }, (_, i) => (i % 120 < 60 ? 8000 : -8000)).buffer;
 
+const given = Object.fromEntries(process.argv.slice(3).map((pair) => pair.split("=")));
 const tour = {
-  heard: [], replies: [], audio_bytes: 0, interrupted: 0, truncated_ms: [], not_understood: [],
+  heard: [], replies: [], interrupted: 0, truncated_ms: [], not_understood: [],
 };
 const waiting = [];
-let voiced = 0;
+const heard = [];
+let to_say = [];
 
 const weather = tool({
   name: "weather",
   description: "How the weather is.",
   parameters: z.object({ city: z.string() }),
-  execute: async (given) => {
-    tour.arguments = given;
+  execute: async (asked) => {
+    tour.arguments = asked;
     return "sunny";
   },
 });
 const agent = new RealtimeAgent({ name: "Guide", instructions: "Be brief.", tools: [weather] });
-const session = new RealtimeSession(agent, { transport: "websocket" });
+const limit = given.max_tokens ? { max_output_tokens: Number(given.max_tokens) } : {};
+const config = { providerData: limit };
+const session = new RealtimeSession(agent, { transport: "websocket", config });
 
-session.on("audio", (event) => (tour.audio_bytes += event.data.byteLength));
+session.on("audio", (event) => heard.push(Buffer.from(event.data)));
 session.on("audio_interrupted", () => (tour.interrupted += 1));
 session.on("error", ({ error }) => {
   console.error("error:", error);
@@ -62,6 +70,25 @@ session.transport.on("*", (event) => {
   }
 });
 
+function say(length_ms) {
+  to_say = Array(length_ms / BLOCK_MS).fill(VOICE);
+}
+
+function play(file) {
+  const speech = readFileSync(file);
+  const size = BLOCK_SAMPLES * 2;
+  to_say = Array.from({ length: Math.floor(speech.length / size) }, (_, i) =>
+    Uint8Array.from(speech.subarray(i * size, (i + 1) * size)).buffer,
+  );
+}
+
+function tell() {
+  clearInterval(microphone);
+  writeFileSync(given.answer, Buffer.concat(heard));
+  console.log(JSON.stringify(tour));
+  process.exit(0);
+}
+
 function next(type, left = 1) {
   return new Promise((resolve) => waiting.push({ type, left, resolve }));
 }
@@ -69,22 +96,26 @@ function next(type, left = 1) {
 const updated = next("session.updated");
 await session.connect({ apiKey: "unused", url: process.argv[2] });
 await updated;
-const microphone = setInterval(() => session.sendAudio(voiced-- > 0 ? VOICE : SILENCE), BLOCK_MS);
+const microphone = setInterval(() => session.sendAudio(to_say.shift() ?? SILENCE), BLOCK_MS);
 
 const first = next("response.done");
-voiced = OPENING_MS / BLOCK_MS;
+if (given.speech) {
+  play(given.speech);
+  await first;
+  tell();
+}
+say(OPENING_MS);
 await first;
 const begun = next("response.output_audio.delta");
-voiced = WISH_MS / BLOCK_MS;
+say(WISH_MS);
 await begun;
 const interrupted_and_answered = next("response.done", 2);
-voiced = STOP_MS / BLOCK_MS;
+say(STOP_MS);
 await interrupted_and_answered;
 const called_and_answered = next("response.done", 2);
 session.sendMessage("How is the weather in Paris?");
 await called_and_answered;
 
-clearInterval(microphone);
 tour.history = session.history.filter((item) => item.type === "message").map((item) => item.role);
 
 // The SDK rewrites a history by deleting items, and by creating those that are new.
@@ -95,5 +126,4 @@ const note = { itemId: "item_note", type: "message", role: "user", status: "comp
 session.updateHistory((history) => [...history.slice(0, 2), note]);
 await deleted;
 tour.added = (await added).item.id;
-console.log(JSON.stringify(tour));
-process.exit(0);
+tell();

@@ -1,6 +1,7 @@
 """A conversation through livekit's stock `openai.realtime.RealtimeModel`, without a room.
 
-Usage: tour.py BASE_URL. Prints what happened as one JSON object.
+Usage: tour.py BASE_URL name=value… with answer=FILE for all that is heard, max_tokens=… of each
+reply, and speech=FILE to speak instead of all the rest. Prints what happened as one JSON object.
 """
 
 import asyncio
@@ -11,11 +12,11 @@ import aiohttp
 from livekit import rtc
 from livekit.agents import function_tool, llm
 from livekit.plugins.openai.realtime import RealtimeModel
-from microphone import OPENING_MS, RATE_HZ, STOP_MS, WISH_MS, Microphone
+from microphone import OPENING_MS, RATE_HZ, STOP_MS, WISH_MS, Microphone, options, write
 from openai.types.beta.realtime.session import InputAudioTranscription, TurnDetection
 
 PATIENCE_S = 25
-TOLD = {"heard": [], "replies": [], "audio_bytes": 0, "errors": []}
+TOLD = {"heard": [], "replies": [], "truncated_ms": [], "errors": []}
 
 
 @function_tool
@@ -30,15 +31,21 @@ class Guide:
     def __init__(self, session):
         self.session = session
         self.playing = None
+        self.audio = b""
         self.reading = set()
         self.changed = asyncio.Condition()
         session.on("input_audio_transcription_completed", self.hear)
         session.on("generation_created", self.begin)
+        session.on("openai_server_event_received", self.note)
         session.on("error", lambda event: TOLD["errors"].append(str(event.error)))
 
     def hear(self, event):
         if event.is_final:
             TOLD["heard"].append(event.transcript)
+
+    def note(self, event):
+        if event["type"] == "conversation.item.truncated":
+            TOLD["truncated_ms"].append(event["audio_end_ms"])
 
     def begin(self, generation):
         reply = {"said": "", "calls": [], "ended": False}
@@ -65,7 +72,7 @@ class Guide:
     async def read_audio(self, message):
         async for frame in message.audio_stream:
             self.playing = message.message_id
-            TOLD["audio_bytes"] += len(frame.data) * 2
+            self.audio += bytes(frame.data)
             async with self.changed:
                 self.changed.notify_all()
 
@@ -77,8 +84,8 @@ class Guide:
         await self.until(lambda: sum(reply["ended"] for reply in TOLD["replies"]) >= count)
 
 
-async def converse(session):
-    """Two spoken turns, an interruption, and a written question."""
+async def converse(session, answer, speech=""):
+    """The whole conversation, or one turn of `speech`."""
     guide, microphone = Guide(session), Microphone()
 
     async def send(block):
@@ -87,6 +94,26 @@ async def converse(session):
     await session.update_instructions("Be brief.")
     await session.update_tools([weather])
     streaming = asyncio.create_task(microphone.stream(send))
+    if speech:
+        microphone.play(speech)
+        await guide.ended(1)
+    else:
+        await speak(session, guide, microphone)
+    streaming.cancel()
+    write(answer, guide.audio)
+    TOLD["history"] = [item.type for item in session.chat_ctx.items]
+
+
+async def ask(session, text):
+    """In writing."""
+    context = session.chat_ctx.copy()
+    context.add_message(role="user", content=text)
+    await session.update_chat_ctx(context)
+    await session.generate_reply()
+
+
+async def speak(session, guide, microphone):
+    """Two spoken turns, an interruption, and a written question."""
     microphone.say(OPENING_MS)
     await guide.ended(1)
     first = guide.playing
@@ -98,10 +125,7 @@ async def converse(session):
     await guide.ended(2)
     session.truncate(message_id=story, modalities=["audio"], audio_end_ms=100)
     await guide.ended(3)
-    context = session.chat_ctx.copy()
-    context.add_message(role="user", content="How is the weather in Paris?")
-    await session.update_chat_ctx(context)
-    await session.generate_reply()
+    await ask(session, "How is the weather in Paris?")
     await guide.ended(4)
     (call,) = TOLD["replies"][3]["calls"]
     TOLD["arguments"] = json.loads(call.arguments)
@@ -112,11 +136,9 @@ async def converse(session):
     await session.update_chat_ctx(context)
     await session.generate_reply()
     await guide.ended(5)
-    streaming.cancel()
-    TOLD["history"] = [item.type for item in session.chat_ctx.items]
 
 
-async def main(base_url):
+async def main(base_url, max_tokens=None, **given):
     """Open a session, and close it."""
     async with aiohttp.ClientSession() as http:
         model = RealtimeModel(
@@ -127,15 +149,17 @@ async def main(base_url):
             turn_detection=TurnDetection(type="server_vad"),
         )
         session = model.session()
+        if max_tokens:
+            session.update_options(max_response_output_tokens=int(max_tokens))
         try:
-            await converse(session)
+            await converse(session, **given)
         finally:
             await session.aclose()
             await model.aclose()
 
 
 try:
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], **options(sys.argv[2:])))
 finally:
     for reply in TOLD["replies"]:
         del reply["calls"]

@@ -1,7 +1,9 @@
 """A conversation through pipecat's stock `OpenAIRealtimeLLMService`, in a pipeline of its own.
 
-Usage: tour.py URL_OF_THE_SOCKET. Prints what happened as one JSON object. Pipecat says written
-words of the user only at the start of a conversation, so it begins with the question.
+Usage: tour.py URL_OF_THE_SOCKET name=value… with answer=FILE for all that is heard, max_tokens=… of
+each reply, and speech=FILE to speak instead of all the rest. Prints what happened as one JSON
+object. Pipecat says written words of the user only at the start of a conversation, so it begins
+with the question.
 """
 
 import asyncio
@@ -9,7 +11,7 @@ import json
 import sys
 
 from loguru import logger
-from microphone import OPENING_MS, RATE_HZ, STOP_MS, WISH_MS, Microphone
+from microphone import OPENING_MS, RATE_HZ, STOP_MS, WISH_MS, Microphone, options, write
 from pipecat.frames.frames import (
     ErrorFrame,
     InputAudioRawFrame,
@@ -30,7 +32,7 @@ from pipecat.services.openai.realtime.llm import OpenAIRealtimeLLMService
 from pipecat.workers.runner import WorkerRunner
 
 PATIENCE_S = 25
-TOLD = {"heard": [], "replies": [], "audio_bytes": 0, "errors": []}
+TOLD = {"heard": [], "replies": [], "errors": []}
 TOOL = {
     "type": "function",
     "name": "weather",
@@ -44,6 +46,7 @@ class Tap(FrameProcessor):
 
     def __init__(self):
         super().__init__()
+        self.audio = b""
         self.changed = asyncio.Condition()
 
     async def process_frame(self, frame, direction):
@@ -59,7 +62,7 @@ class Tap(FrameProcessor):
         elif isinstance(frame, TranscriptionFrame) and direction is FrameDirection.UPSTREAM:
             TOLD["heard"].append(frame.text)
         elif isinstance(frame, TTSAudioRawFrame):
-            TOLD["audio_bytes"] += len(frame.audio)
+            self.audio += frame.audio
         elif isinstance(frame, LLMFullResponseStartFrame):
             if not TOLD["replies"] or TOLD["replies"][-1]["said"]:
                 TOLD["replies"].append({"said": "", "ended": False})
@@ -82,19 +85,29 @@ async def weather(params):
     await params.result_callback("sunny")
 
 
-async def main(url):
-    """A written question, two spoken turns, and an interruption."""
+async def main(url, answer, speech="", max_tokens="inf"):
+    """The whole conversation, or one turn of `speech`."""
     transcription = events.InputAudioTranscription(model="gpt-4o-transcribe")
     detection = events.TurnDetection(type="server_vad")
     hearing = events.AudioInput(transcription=transcription, turn_detection=detection)
     properties = events.SessionProperties(
-        audio=events.AudioConfiguration(input=hearing), tools=[TOOL], instructions="Be brief."
+        audio=events.AudioConfiguration(input=hearing),
+        tools=[TOOL],
+        instructions="Be brief.",
+        max_output_tokens=max_tokens if max_tokens == "inf" else int(max_tokens),
     )
     settings = OpenAIRealtimeLLMService.Settings(session_properties=properties)
     service = OpenAIRealtimeLLMService(api_key="unused", base_url=url, settings=settings)
     service.register_function("weather", weather)
-    context = LLMContext([{"role": "user", "content": "How is the weather in Paris?"}])
-    both = LLMContextAggregatorPair(context)
+    said = []
+
+    @service.event_handler("on_conversation_item_created")
+    async def created(service, item_id, item):
+        if item.role == "assistant":
+            said.append(item_id)
+
+    question = {"role": "user", "content": "How is the weather in Paris?"}
+    both = LLMContextAggregatorPair(LLMContext([] if speech else [question]))
     before, after = Tap(), Tap()
     pipeline = Pipeline([both.user(), before, service, after, both.assistant()])
     task = PipelineWorker(pipeline, params=PipelineParams(audio_in_sample_rate=RATE_HZ))
@@ -107,22 +120,35 @@ async def main(url):
         await task.queue_frame(InputAudioRawFrame(block, RATE_HZ, 1))
 
     async with asyncio.timeout(PATIENCE_S):
-        await task.queue_frame(LLMRunFrame())
-        await after.until(lambda: ended() == 1)
         streaming = asyncio.create_task(microphone.stream(send))
-        microphone.say(OPENING_MS)
-        await after.until(lambda: ended() == 2)
-        microphone.say(WISH_MS)
-        await after.until(lambda: len(TOLD["replies"]) == 3 and TOLD["replies"][2]["said"])
-        microphone.say(STOP_MS)
-        await after.until(lambda: len(TOLD["replies"]) == 4 and ended() == 4)
+        if speech:
+            microphone.play(speech)
+            await after.until(lambda: ended() == 1)
+        else:
+            await task.queue_frame(LLMRunFrame())
+            await after.until(lambda: ended() == 1)
+            await speak(microphone, after)
+            story = await service.retrieve_conversation_item(said[2])
+            TOLD["left_of_the_story"] = story.content[0].transcript
     streaming.cancel()
     await task.cancel()
     await running
+    write(answer, after.audio)
+
+
+async def speak(microphone, after):
+    """Two spoken turns, and an interruption."""
+    microphone.say(OPENING_MS)
+    await after.until(lambda: ended() == 2)
+    microphone.say(WISH_MS)
+    # Audio comes up to two seconds ahead: so many characters come when some words have been played.
+    await after.until(lambda: len(TOLD["replies"]) == 3 and len(TOLD["replies"][2]["said"]) > 130)
+    microphone.say(STOP_MS)
+    await after.until(lambda: len(TOLD["replies"]) == 4 and ended() == 4)
 
 
 logger.remove()
 try:
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], **options(sys.argv[2:])))
 finally:
     print(json.dumps(TOLD))
