@@ -46,17 +46,16 @@ class Spoken:
     heard_samples: int | None = None
     truncated: bool = False
 
-    @property
-    def sent_ms(self) -> int:
-        """Length of the audio that was sent."""
-        return self.sent_samples * 1000 // OUTPUT_RATE_HZ
-
     def hear(self, audio_end_ms: int) -> int:
-        """The client says how much was heard. Returns it, clamped to what was sent."""
+        """The client says how much was heard. Returns it, clamped to what is left of the audio."""
+        left = self.sent_samples
+        if self.truncated and self.heard_samples is not None:
+            left = self.heard_samples  # what was cut off does not come back
         self.truncated = True
-        if audio_end_ms >= self.sent_ms:
-            self.heard_samples = self.sent_samples
-            return self.sent_ms
+        left_ms = left * 1000 // OUTPUT_RATE_HZ
+        if audio_end_ms >= left_ms:
+            self.heard_samples = left
+            return left_ms
         self.heard_samples = audio_end_ms * OUTPUT_RATE_HZ // 1000
         return audio_end_ms
 

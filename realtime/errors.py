@@ -5,12 +5,14 @@ from __future__ import annotations
 from audio.formats import samples_to_ms
 from pipeline.messages import INPUT_RATE_HZ
 
+MAX_MESSAGE_CHARS = 1000
+
 
 class ClientError(Exception):
     """A client's event cannot be honoured.
 
     code: stable and machine readable. param: dotted path of the field at fault. event_id: the
-    client's own id of the event.
+    client's own id of the event. What a client wrote stands in both, so that both are cut.
     """
 
     type = "invalid_request_error"
@@ -24,9 +26,13 @@ class ClientError(Exception):
     ) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
-        self.param = param
+        self.message = _cut(message)
+        self.param = _cut(param) if param is not None else None
         self.event_id = event_id
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 3] + "..."
 
 
 class ServerFault(ClientError):
@@ -81,6 +87,15 @@ def duplicate_item(item_id: str) -> ClientError:
     )
 
 
+def reserved_item(item_id: str) -> ClientError:
+    """A client chose an id that means a place."""
+    return ClientError(
+        "invalid_value",
+        f"Invalid value for 'item.id': '{item_id}' stands for the front of the conversation.",
+        "item.id",
+    )
+
+
 def no_previous_item(item_id: str) -> ClientError:
     """An insert after an item that is not there."""
     return ClientError(
@@ -97,6 +112,16 @@ def no_such_item(verb: str, item_id: str) -> ClientError:
         f"item_{verb}_invalid_item_id",
         f"Error {doing} item: the item with id '{item_id}' does not exist.",
         "item_id",
+    )
+
+
+def no_such_content(content_index: int) -> ClientError:
+    """A truncate of a part beyond the only one that a spoken message has."""
+    return ClientError(
+        "invalid_value",
+        f"Invalid value for 'content_index': a spoken message has one part, 0 (got "
+        f"{content_index}).",
+        "content_index",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from realtime import errors
-from realtime.conversation import Conversation, Entry
+from realtime.conversation import ROOT, Conversation, Entry
 from realtime.hearing import Hearing
 from realtime.item_intake import take_in
 from realtime.outgoing import Outgoing
@@ -48,6 +48,8 @@ class Items:
         encoding = config.audio.input.format
         conversation = self._conversation
         wanted_id = event.item.id
+        if wanted_id == ROOT:
+            raise errors.reserved_item(ROOT)
         if wanted_id is not None and (taken or wanted_id in conversation):
             raise errors.duplicate_item(wanted_id)
         place = conversation.place_after(event.previous_item_id)
@@ -87,8 +89,10 @@ class Items:
     def truncate(self, event: client.ConversationItemTruncate) -> Entry:
         """Only so much of a reply was heard. Returns its entry."""
         entry = self._require("truncate", event.item_id)
-        if event.content_index != 0 or not isinstance(entry.item, AssistantMessage):
+        if not isinstance(entry.item, AssistantMessage):
             raise errors.not_truncatable()
+        if event.content_index != 0:
+            raise errors.no_such_content(event.content_index)
         if entry.spoken is not None:
             # Clients count what they played and overshoot by a little: that is no error.
             audio_end_ms = entry.spoken.hear(event.audio_end_ms)

@@ -431,6 +431,11 @@ class Replies:
             self._out.ask(Resume(self.playback.response_id))
 
     @property
+    def any(self) -> bool:
+        """Whether there is a response that is not over, announced or not."""
+        return bool(self._replies)
+
+    @property
     def busy(self) -> bool:
         """Whether the conversation is being answered, or an answer is still to be heard."""
         return self._active is not None or self.playback.sounding

@@ -215,7 +215,8 @@ class Session:
         before = self._config
         kind = event.session.get("type", "transcription" if self._transcribes else "realtime")
         transcribes = kind == "transcription"
-        if transcribes != self._transcribes and (self._transcribes or any(self._conversation)):
+        fresh = not (self._transcribes or any(self._conversation) or self._replies.any)
+        if transcribes != self._transcribes and not fresh:
             raise wrong_kind(transcribes=self._transcribes)
         if transcribes:
             self._config = updated_transcription(

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.abilities import Ability
 from realtime import errors
 from realtime.errors import ClientError
 from realtime.protocol.config import FunctionTool, NamedFunction, SessionConfig, ToolChoice
 from realtime.protocol.parsing import parse_config
+from realtime.protocol.wire import Wire
+
+
+class _Kind(Wire):
+    type: Literal["realtime", "transcription"]
+
 
 # Values that a new one replaces as a whole, though both are objects.
 _WHOLE = frozenset({"tracing", "tool_choice"})
@@ -48,6 +54,7 @@ def require_type(update: Mapping[str, Any]) -> None:
             "Missing required parameter: 'session.type'.",
             "session.type",
         )
+    parse_config(_Kind, {"type": update["type"]}, "session")
 
 
 def require_function(choice: ToolChoice, tools: tuple[FunctionTool, ...], param: str) -> None:

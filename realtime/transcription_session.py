@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from realtime.errors import ClientError
-from realtime.protocol.config import Audio, AudioInput, SessionConfig, Transcription
+from realtime.protocol.config import (
+    Audio,
+    AudioInput,
+    ServerVad,
+    SessionConfig,
+    Transcription,
+)
 from realtime.protocol.parsing import parse_config
 from realtime.protocol.transcription import (
     EffectiveTranscriptionSession,
@@ -28,7 +34,10 @@ def without_answers(
     given = wanted.audio.input
     detection = given.turn_detection
     if detection is not None:
-        silent = {"create_response": False, "interrupt_response": False}
+        # Nothing is answered, so not a silence either.
+        silent: dict[str, bool | None] = {"create_response": False, "interrupt_response": False}
+        if isinstance(detection, ServerVad):
+            silent["idle_timeout_ms"] = None
         detection = detection.model_copy(update=silent)
     heard = given.model_copy(
         update={
@@ -74,7 +83,7 @@ def wrong_kind(*, transcribes: bool) -> ClientError:
     return ClientError(
         "invalid_parameter",
         f"Passing a {asked} session update event to a {is_one} session is not allowed"
-        + ("." if transcribes else " once it has items."),
+        + ("." if transcribes else " once it has items or responses."),
         "session.type",
     )
 

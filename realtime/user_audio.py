@@ -222,6 +222,8 @@ class UserAudio:
         detection = self.config.audio.input.turn_detection
         if detection is not None and detection.create_response:
             self._replies.hold_for(self.config, entry, turn.revisions)
+        else:
+            self._replies.drop_guess()
         self._replies.user_is_speaking = False
         self._replies.release_held()
 

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from realtime.protocol.items import Item
 from realtime.protocol.responses import ResponseParams
-from realtime.protocol.wire import EventId, Index, ItemId, Wire
+from realtime.protocol.wire import EventId, Index, ItemId, PreviousItemId, Wire
 
 
 class _ClientEvent(Wire):
@@ -53,7 +53,7 @@ class ConversationItemCreate(_ClientEvent):
     """Add an item. previous_item_id: None or "" for the end, `root` for the front."""
 
     type: Literal["conversation.item.create"] = "conversation.item.create"
-    previous_item_id: str | None = None
+    previous_item_id: PreviousItemId | None = None
     item: Item
 
 
@@ -91,7 +91,7 @@ class ResponseCancel(_ClientEvent):
     """Stop answering."""
 
     type: Literal["response.cancel"] = "response.cancel"
-    response_id: str | None = None
+    response_id: ItemId | None = None
 
 
 ClientEvent = (

@@ -69,7 +69,7 @@ class Transcription(Wire):
     model: str | None = None
     language: str | None = Field(None, max_length=32)
     prompt: str | None = None
-    languages: tuple[str, ...] | None = Field(None, exclude_if=absent)
+    languages: tuple[str, ...] | None = Field(None, min_length=1, exclude_if=absent)
     keywords: tuple[str, ...] | None = Field(None, exclude_if=absent)
     delay: Effort | None = Field(None, exclude_if=absent)
 
@@ -188,6 +188,14 @@ class Reasoning(Wire):
     effort: Effort | None = None
 
 
+class Tracing(Wire):
+    """Accepted and echoed; every SDK sends it, and there are no traces here."""
+
+    workflow_name: str | None = Field(None, exclude_if=absent)
+    group_id: str | None = Field(None, exclude_if=absent)
+    metadata: FreeObject | None = Field(None, exclude_if=absent)
+
+
 class TokenLimits(Wire):
     """How much of the context may be kept."""
 
@@ -216,7 +224,7 @@ class SessionConfig(Wire):
     reasoning: Reasoning | None = Field(None, exclude_if=absent)
     max_output_tokens: MaxOutputTokens = "inf"
     truncation: Literal["auto", "disabled"] | RetentionRatio = "auto"
-    tracing: Literal["auto"] | FreeObject | None = None  # every SDK sends it; no traces here
+    tracing: Literal["auto"] | Tracing | None = None
     prompt: None = None  # hosted prompts cannot take effect; SDKs send null
     include: tuple[Literal["item.input_audio_transcription.logprobs"], ...] | None = None
     latency_first: bool = True  # an extension

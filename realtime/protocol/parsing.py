@@ -9,8 +9,21 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json, to_json
 
 from realtime.errors import ClientError
-from realtime.protocol.client import CLIENT_EVENT_TYPES, ClientEvent, client_events
+from realtime.protocol.client import (
+    CLIENT_EVENT_TYPES,
+    ClientEvent,
+    ConversationItemCreate,
+    SessionUpdate,
+    client_events,
+)
+from realtime.protocol.items import AssistantMessage, UserMessage
 from realtime.protocol.wire import MAX_ID_CHARS
+
+MAX_TOLD_CHARS = 512 * 1024
+"""Of an event whose content is told back. Several clients take no frame of more than 1 MiB."""
+
+UNTOLD = ("audio", "image_url")
+"""Keys of content whose values are not told back unasked."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -51,9 +64,28 @@ def parse_event(frame: str | bytes | Mapping[str, Any]) -> ClientEvent:
         )
     text: str | bytes = frame if isinstance(frame, str) else to_json(dict(frame))
     try:
-        return client_events.validate_json(text)
+        event = client_events.validate_json(text)
     except ValidationError as error:
         raise _explain_event(text, error) from error
+    if len(text) > MAX_TOLD_CHARS:
+        _require_tellable(event, len(text))
+    return event
+
+
+def _require_tellable(event: ClientEvent, chars: int) -> None:
+    match event:
+        case SessionUpdate():
+            param = "session"
+        case ConversationItemCreate(item=item):
+            param = "item"
+            parts = item.content if isinstance(item, UserMessage | AssistantMessage) else ()
+            chars -= sum(len(getattr(part, key, None) or "") for part in parts for key in UNTOLD)
+        case _:
+            return
+    if chars > MAX_TOLD_CHARS:
+        message = f"Invalid '{param}': it is too long to be told back. At most {MAX_TOLD_CHARS} "
+        message += "characters are allowed in the event, audio and pictures left out."
+        raise ClientError("invalid_value", message, param, event.event_id)
 
 
 def parse_config(model: type[Model], value: Mapping[str, Any], param: str) -> Model:
@@ -103,9 +135,16 @@ def explain(
     findings = [(_path(finding, document), finding) for finding in error.errors(include_url=False)]
     # In a union each branch complains: the branch that got furthest is the one that was meant,
     # and a wrong value of the right type says more than a wrong type.
-    path, finding = max(findings, key=lambda pair: (len(pair[0]), pair[1]["type"] not in _EXPECTED))
+    path, finding = max(findings, key=lambda pair: (len(pair[0]), _weight(pair[1])))
     param = _dotted([*prefix, *path])
     return _translate(finding, param, [pair[1] for pair in findings if pair[0] == path])
+
+
+def _weight(finding: ErrorDetails) -> int:
+    if finding["type"] in _EXPECTED:
+        return 0
+    # A word was possible, but it is not one.
+    return 1 if finding["type"] == "literal_error" and not isinstance(finding["input"], str) else 2
 
 
 def _translate(
@@ -123,17 +162,20 @@ def _translate(
         return ClientError("invalid_type", _wrong_type(param, " or ".join(expected), value), param)
     if kind == "union_tag_invalid":
         supported = str(context.get("expected_tags", "")).split(", ")
-        message = f"Invalid value: '{context.get('tag')}'. Supported values are: " + _and(supported)
-        return ClientError("invalid_value", message + ".", param)
+        tag = value.get(str(context.get("discriminator")).strip("'"))
+        message = f"Invalid value: {_shown(tag)}. Supported values are: {_and(supported)}."
+        return ClientError("invalid_value", message, param)
     if kind == "literal_error":
-        message = (
-            f"Invalid value: {_shown(value)}. Supported values are: {context.get('expected')}."
-        )
+        others = [_EXPECTED[one["type"]] for one in alternatives if one["type"] in _EXPECTED]
+        possible = " or ".join(dict.fromkeys([str(context.get("expected")), *others]))
+        message = f"Invalid value: {_shown(value)}. Supported values are: {possible}."
         return ClientError("invalid_value", message, param)
     if kind in ("too_short", "too_long"):
         bound = "least" if kind == "too_short" else "most"
         limit = context.get("min_length" if kind == "too_short" else "max_length")
-        message = f"Invalid '{param}': an array of at {bound} {limit} elements is expected, but it "
+        counted = "a string" if isinstance(value, str) else name_of(value)
+        unit = "characters" if isinstance(value, str) else "elements"
+        message = f"Invalid '{param}': {counted} of at {bound} {limit} {unit} is expected, but it "
         message += f"has {context.get('actual_length')}."
         return ClientError("invalid_value", message, param)
     reason = finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
@@ -188,4 +230,6 @@ def _listed(values: Sequence[str]) -> str:
 
 
 def _and(quoted: Sequence[str]) -> str:
-    return ", ".join(quoted[:-1]) + f", and {quoted[-1]}" if len(quoted) > 1 else "".join(quoted)
+    if len(quoted) < 3:
+        return " and ".join(quoted)
+    return ", ".join(quoted[:-1]) + f", and {quoted[-1]}"

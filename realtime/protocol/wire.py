@@ -43,5 +43,6 @@ FreeObject = Annotated[dict[str, Any], AfterValidator(_finite)]
 MAX_ID_CHARS = 512
 
 ItemId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+PreviousItemId = Annotated[str, Field(max_length=MAX_ID_CHARS)]
 EventId = Annotated[str, Field(max_length=MAX_ID_CHARS)]
 Index = Annotated[int, Field(ge=0)]

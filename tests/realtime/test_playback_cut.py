@@ -118,6 +118,14 @@ def test_a_truncate_is_clamped_and_may_be_zero_or_come_before_the_end() -> None:
     assert remembered(pair) == []
 
 
+def test_what_was_cut_off_does_not_come_back_with_a_later_truncate() -> None:
+    pair = counting()
+    ends = [truncate(pair, end_ms)[0]["audio_end_ms"] for end_ms in (700, 900, 340, 60_000)]
+    assert ends == [700, 700, 340, 340]
+    pair.say("stop")
+    assert remembered(pair) == ["One"]
+
+
 def test_only_the_last_reply_is_cut() -> None:
     pair = counting()
     old = pair.last(StartReply).start.request_id

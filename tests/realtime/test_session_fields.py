@@ -71,7 +71,7 @@ def test_each_key_changes_alone_and_null_clears() -> None:
     [
         ("tools", '[{"type": "function", "name": "f", "parameters": {"a": [NaN]}}]', "parameters"),
         ("tools", '[{"type": "function", "name": "f", "parameters": {"a": 1e999}}]', "parameters"),
-        ("tracing", '{"metadata": {"a": -Infinity}}', "session.tracing"),
+        ("tracing", '{"metadata": {"a": -Infinity}}', "session.tracing.metadata"),
     ],
 )
 def test_a_number_that_json_does_not_have_is_refused_not_told_back_as_null(

@@ -143,6 +143,17 @@ def test_without_automatic_replies_only_the_transcription_is_early() -> None:
     assert len(pair.all(Transcribe)) == 1
 
 
+def test_a_turn_that_is_no_longer_to_be_answered_ends_the_guess() -> None:
+    pair = Pair()
+    pause(pair)
+    pair.transcribe("Hello")
+    guess = pair.last(StartReply).start.request_id
+    pair.update(audio={"input": {"turn_detection": {"create_response": False}}})
+    pair.hear(0.0, 480)
+    assert pair.of("input_audio_buffer.committed")
+    assert Abort(guess) in pair.all(Abort)
+
+
 def test_a_pause_without_words_starts_nothing() -> None:
     pair = Pair()
     pause(pair)

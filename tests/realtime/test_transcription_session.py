@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pair import Pair
 
+from pipeline.messages import End
 from realtime.commands import StartReply, Transcribe
 from realtime.protocol.config import SessionConfig
 from realtime.transcription_session import without_answers
@@ -82,6 +83,23 @@ def test_what_does_not_belong_is_refused_and_changes_nothing(
 
     assert (error["param"], error["event_id"]) == (param, "mine")
     assert pair.session.effective() == before
+
+
+def test_a_silence_is_not_answered_either() -> None:
+    detection = {"type": "server_vad", "idle_timeout_ms": 5_000}
+    answer = change(
+        transcribing(), type="transcription", audio={"input": {"turn_detection": detection}}
+    )
+    assert answer["session"]["audio"]["input"]["turn_detection"]["idle_timeout_ms"] is None
+
+
+@pytest.mark.parametrize("beside", [{}, {"conversation": "none"}])
+def test_a_session_that_is_answering_does_not_become_one(beside: dict[str, Any]) -> None:
+    pair = Pair()
+    pair.send({"type": "response.create", "response": {**beside, "input": []}})
+    assert change(pair, type="transcription")["error"]["param"] == "session.type"
+    pair.reply(End())
+    assert change(pair, type="transcription")["session"]["type"] == "transcription"
 
 
 @pytest.mark.parametrize("kind", ["response.create", "response.cancel"])

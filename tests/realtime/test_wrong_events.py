@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, get_args
 
 import pytest
@@ -55,6 +56,84 @@ def test_every_right_event_is_understood(model: Any) -> None:
         assert len(answers) <= 1
         for answer in answers:  # of items and responses that are not there
             assert answer["error"]["event_id"] == "mine"
+
+
+def session(**keys: Any) -> dict[str, Any]:
+    return {"type": "session.update", "session": {"type": "realtime", **keys}}
+
+
+LONG = "long " * 120_000
+WIDE = "long " * 2_000
+MESSAGE = {"type": "message", "role": "user", "content": []}
+
+
+@pytest.mark.parametrize(
+    ("event", "param", "message"),
+    [
+        (session(type=7), "session.type", "Supported values are: 'realtime' or 'transcription'."),
+        (
+            session(max_output_tokens=1.5),
+            "session.max_output_tokens",
+            "Invalid value: 1.5. Supported values are: 'inf' or an integer.",
+        ),
+        (
+            session(tool_choice=None),
+            "session.tool_choice",
+            "Supported values are: 'auto', 'none' or 'required' or an object.",
+        ),
+        (
+            session(audio={"output": {"voice": ""}}),
+            "session.audio.output.voice",
+            "a string of at least 1 characters is expected, but it has 0.",
+        ),
+        (
+            session(audio={"input": {"turn_detection": {"type": None}}}),
+            "session.audio.input.turn_detection.type",
+            "Invalid value: null. Supported values are: 'server_vad' and 'semantic_vad'.",
+        ),
+        (
+            {"type": "conversation.item.create", "item": {**MESSAGE, "id": "root"}},
+            "item.id",
+            "stands for the front of the conversation",
+        ),
+        (session(**{WIDE: 1}), None, "Unknown parameter: 'session.long long"),
+        ({"type": LONG}, "type", "Invalid value: 'long long"),
+        (session(tool_choice={"type": "function", "name": WIDE}), "session.tool_choice", "long"),
+        (session(instructions=LONG), "session", "too long to be told back"),
+        (
+            {
+                "type": "conversation.item.create",
+                "item": {**MESSAGE, "content": [{"type": "input_text", "text": LONG}]},
+            },
+            "item",
+            "too long to be told back",
+        ),
+    ],
+)
+def test_the_message_says_what_was_expected_and_is_never_long(
+    event: dict[str, Any], param: str | None, message: str
+) -> None:
+    pair = Pair()
+    before = state(pair.session)
+    (answer,) = pair.send({**event, "event_id": "mine"})
+    error = answer["error"]
+    assert message in error["message"]
+    assert (error["event_id"], error["code"]) == (
+        "mine",
+        "unknown_parameter" if param is None else "invalid_value",
+    )
+    assert param in (None, error["param"])
+    assert len(json.dumps(answer)) < 3_000
+    assert state(pair.session) == before
+
+
+def test_long_audio_and_long_contexts_are_not_told_back_and_so_not_too_long() -> None:
+    content = [{"type": "input_audio", "audio": "AAAA" * 150_000}]
+    create = {"type": "conversation.item.create", "item": {**MESSAGE, "content": content}}
+    context = [{**MESSAGE, "content": [{"type": "input_text", "text": LONG}]}]
+    respond = {"type": "response.create", "response": {"input": context}}
+    for event in (create, respond):
+        assert not [one for one in Pair().send(event) if one["type"] == "error"]
 
 
 @pytest.mark.parametrize(
