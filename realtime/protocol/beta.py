@@ -40,6 +40,14 @@ _PLACES = {
 }
 """Where a key of a beta session, or of a beta response, is today."""
 
+NOT_IN_RESPONSES = frozenset(
+    {key for key, path in _PLACES.items() if path[:2] == ("audio", "input")} | {"speed"}
+)
+NOT_IN_TRANSCRIPTION = frozenset(
+    {key for key, path in _PLACES.items() if path[:2] != ("audio", "input")} | {"temperature"}
+)
+"""Keys that only a session that answers has."""
+
 _FORMATS = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
 _FORMAT_NAMES = {new: old for old, new in _FORMATS.items()}
 
@@ -72,7 +80,8 @@ def client_event(event: Json) -> Json:
         case {"type": "transcription_session.update"}:
             new = {**event, "type": "session.update"}
             if isinstance(given := event.get("session"), dict):
-                new["session"] = {"type": "transcription", **settings(given, "session")}
+                given = settings(given, "session", without=NOT_IN_TRANSCRIPTION)
+                new["session"] = {"type": "transcription", **given}
             return new
         case {"type": "conversation.item.create", "item": dict(item)}:
             return {**event, "item": _item(item, _CONTENT)}
@@ -81,11 +90,15 @@ def client_event(event: Json) -> Json:
     return event
 
 
-def settings(given: Json, param: str) -> Json:
+def settings(given: Json, param: str, without: frozenset[str] = frozenset()) -> Json:
     """The keys of a beta session or response, each put in its place. Raises ClientError.
 
-    `temperature` is checked and left out: there is none any more.
+    `temperature` is checked and left out: there is none any more. without: keys that it cannot
+    have, which must be named before they are in a place of which the client knows nothing.
     """
+    if wrong := sorted(without & given.keys()):
+        place = f"{param}.{wrong[0]}"
+        raise ClientError("unknown_parameter", f"Unknown parameter: '{place}'.", place)
     new: Json = {key: value for key, value in given.items() if key not in _PLACES}
     _check_temperature(new.pop("temperature", None), param)
     new.pop("client_secret", None)
@@ -118,7 +131,7 @@ def _inside(whole: Json, path: Sequence[str], param: str) -> Json:
 
 
 def _response_asked(response: Json) -> Json:
-    new = settings(response, "response")
+    new = settings(response, "response", without=NOT_IN_RESPONSES)
     if isinstance(items := new.get("input"), list):
         new["input"] = [_item(item, _CONTENT) if isinstance(item, dict) else item for item in items]
     return new

@@ -68,16 +68,25 @@ async def create_beta_transcription_session(request: Request) -> dict[str, Any]:
 
 async def _beta(request: Request, kind: str) -> dict[str, Any]:
     body = await read_json(request, BetaSession, MAX_BODY_NBYTES)
+    without = beta.NOT_IN_TRANSCRIPTION if kind == "transcription" else frozenset()
     try:
-        session = {**beta.settings(body.root, "session"), "type": kind}
+        session = {"type": kind, **beta.settings(body.root, "session", without)}
         value, expires_at, effective = _issue(request, session, BETA_SECONDS)
     except ClientError as error:
-        raise _refusal(error) from error
+        raise _as_written(_refusal(error)) from error
     except ApiError as error:
-        message, param = beta.rename_params(error.message), beta.rename_params(error.param)
-        raise ApiError(error.status, message or "", code=error.code, param=param) from error
+        raise _as_written(error) from error
     secret = {"value": value, "expires_at": expires_at}
     return {**beta.session_told(effective), "client_secret": secret}
+
+
+def _as_written(error: ApiError) -> ApiError:
+    """With the names of the beta, whose body is the session."""
+    message, param = (
+        (beta.rename_params(text) or "").replace("session.", "")
+        for text in (error.message, error.param)
+    )
+    return ApiError(error.status, message, code=error.code, param=param or None)
 
 
 def _issue(
@@ -102,7 +111,7 @@ def _issue(
     except ClientError as error:
         raise _refusal(error) from error
     except SecretTooLong as error:
-        message = f"'session' is too long: {error}. Set the rest with 'session.update'."
+        message = f"'session' is too long: {error}. Send the rest once connected."
         raise ApiError(
             HTTPStatus.BAD_REQUEST, message, code="invalid_value", param="session"
         ) from error

@@ -169,6 +169,27 @@ def test_a_transcription_session_has_events_of_its_own() -> None:
     assert answer["session"]["input_audio_format"] == "pcm16"
 
 
+@pytest.mark.parametrize(
+    ("kind", "owner", "keys"),
+    [
+        ("response.create", "response", ["turn_detection", "input_audio_format", "speed"]),
+        (
+            "transcription_session.update",
+            "session",
+            ["voice", "output_audio_format", "modalities", "temperature"],
+        ),
+    ],
+)
+def test_what_a_beta_object_does_not_have_is_named_as_it_was_written(
+    kind: str, owner: str, keys: list[str]
+) -> None:
+    for key in keys:
+        with pytest.raises(ClientError) as refused:
+            parsed(Dialect(in_beta=True), type=kind, event_id="mine", **{owner: {key: None}})
+        assert (refused.value.code, refused.value.param) == ("unknown_parameter", f"{owner}.{key}")
+        assert refused.value.event_id == "mine"
+
+
 KEYS = st.sampled_from([*SETTINGS, "temperature", "audio", "input", "type", "tools", "include"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

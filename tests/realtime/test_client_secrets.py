@@ -200,8 +200,12 @@ async def test_the_betas_sessions_are_flat_and_have_the_secret_inside(keyed: Con
         ("/client_secrets", {"session": {"model": "nobody"}}, "session.model"),
         ("/client_secrets", {"expires_after": {"seconds": 5}}, "expires_after.seconds"),
         ("/client_secrets", {"sesion": {}}, "sesion"),
-        ("/sessions", {"input_audio_format": "mp3"}, "session.input_audio_format"),
-        ("/sessions", {"speed": 9}, "session.speed"),
+        ("/sessions", {"input_audio_format": "mp3"}, "input_audio_format"),
+        ("/sessions", {"speed": 9}, "speed"),
+        ("/sessions", {"type": "dance"}, "type"),
+        ("/sessions", {"model": "nobody"}, "model"),
+        ("/transcription_sessions", {"voice": "ash"}, "voice"),
+        ("/transcription_sessions", {"turn_detection": 5}, "turn_detection"),
     ],
 )
 async def test_what_is_wrong_with_a_request_is_named(
