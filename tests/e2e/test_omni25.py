@@ -135,6 +135,43 @@ async def test_what_is_said_over_the_socket_is_heard(
     assert given["audio_tokens"] == ((len(heard) + 159) // 160 + 1) // 2 // 2
 
 
+@pytest.mark.parametrize("spoken", [False, True], ids=["alone", "beside a recording"])
+async def test_a_picture_over_the_socket_is_seen(
+    server: Server, folder: Path, official: Official25, spoken: bool
+) -> None:
+    random = np.random.default_rng(6)
+    picture = random.integers(0, 256, (90, 70, 3)).astype(np.uint8)
+    sent = random.integers(-9000, 9000, 30_000).astype("<i2").tobytes() if spoken else b""
+    heard = MicrophoneDecoder(AudioFormat(PCM, RATE_HZ)).decode(sent)
+    text = "\n".join(["What is that?", PICTURE, *([RECORDING] if spoken else [])])
+    item = PromptItem(
+        "user", text, recordings=(len(heard),) * spoken, pictures=(picture.shape[:2],)
+    )
+    wanted = official.generate(
+        [PromptItem("system", SYSTEM), item],
+        TOKENS,
+        "Ethan",
+        recordings=[heard] * spoken,
+        pictures=[picture],
+    )
+    parts = [
+        {"type": "input_text", "text": "What is that?"},
+        {"type": "input_image", "image_url": png(picture)},
+        {"type": "input_audio", "audio": base64.b64encode(sent).decode()},
+    ]
+    content = parts if spoken else parts[:2]
+    async with open_client(server.realtime_url) as client:
+        await client.update_session({"max_output_tokens": TOKENS})
+        message = {"type": "message", "role": "user", "content": content}
+        await client.send({"type": "conversation.item.create", "item": message})
+        await client.send({"type": "response.create"})
+        told = await client.wait_for("response.output_audio_transcript.done")
+        await client.wait_for("response.done")
+    assert told.event["transcript"] == OmniTokenizer(folder).decode(wanted.tokens)
+    pieces = [got.samples for got in client.events if got.samples is not None]
+    check_sound(np.concatenate(pieces), wanted)
+
+
 def test_a_picture_and_a_recording_in_a_chat_are_seen_and_heard(
     server: Server, folder: Path, official: Official25
 ) -> None:
