@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import openai
 import pytest
 from official_types import check_official, check_official_beta
 from scripted_engine import scripted_stages
@@ -287,6 +288,49 @@ async def test_bad_frames_are_answered_and_the_session_goes_on(scripted: Config)
 
     assert codes == ["invalid_event", "invalid_json", "invalid_event"]
     assert done["response"]["status"] == "completed"
+
+
+PICTURE = "data:image/png;base64,AAAA"
+
+
+async def test_a_thinker_that_cannot_see_refuses_pictures_by_their_place(
+    scripted: Config,
+) -> None:
+    parts = [{"type": "input_text", "text": "What is that?"}]
+    parts += [{"type": "input_image", "image_url": PICTURE}]
+    seen = {"type": "message", "role": "user", "content": parts}
+    response = {"conversation": "none", "output_modalities": ["text"], "input": [seen]}
+    async with serving(scripted) as server, server.connect() as client:
+        await client.send(json.dumps({"type": "conversation.item.create", "item": seen}))
+        await client.send(json.dumps({"type": "response.create", "response": response}))
+        errors = [(await wait_for(client, "error"))["error"] for _ in range(2)]
+        await ask(client)
+        added = await receive(client)
+        done = await wait_for(client, "response.done")
+        base_url = f"http://127.0.0.1:{server.port}/v1"
+        content: Any = [
+            {"type": "text", "text": "What is that?"},
+            {"type": "image_url", "image_url": {"url": PICTURE}},
+        ]
+        async with openai.AsyncOpenAI(base_url=base_url, api_key="x", max_retries=0) as chat:
+            for stream in (False, True):
+                with pytest.raises(openai.BadRequestError) as refusal:
+                    await chat.chat.completions.create(
+                        model="sori", messages=[{"role": "user", "content": content}], stream=stream
+                    )
+                assert refusal.value.param == "messages[0].content[1]"
+                assert refusal.value.code == "unsupported_value"
+            model: Any = (await chat.models.retrieve("sori")).to_dict()
+
+    assert [error["param"] for error in errors] == [
+        "item.content[1]",
+        "response.input[0].content[1]",
+    ]
+    assert {error["code"] for error in errors} == {"unsupported_content_type"}
+    # The refused message is in no conversation.
+    assert (added["type"], added["previous_item_id"]) == ("conversation.item.added", None)
+    assert done["response"]["status"] == "completed"
+    assert "image" not in model["capabilities"]["input_modalities"]
 
 
 async def test_a_frame_over_the_limit_closes_with_1009(scripted: Config) -> None:
