@@ -141,8 +141,9 @@ async def speak(microphone, after):
     microphone.say(OPENING_MS)
     await after.until(lambda: ended() == 2)
     microphone.say(WISH_MS)
-    # Audio comes up to two seconds ahead: so many characters come when some words have been played.
-    await after.until(lambda: len(TOLD["replies"]) == 3 and len(TOLD["replies"][2]["said"]) > 130)
+    # Of three seconds of audio, which comes two seconds ahead, some words have been played.
+    heard = len(after.audio)
+    await after.until(lambda: len(after.audio) > heard + 3 * RATE_HZ * 2)
     microphone.say(STOP_MS)
     await after.until(lambda: len(TOLD["replies"]) == 4 and ended() == 4)
 
