@@ -67,7 +67,7 @@ def _call_schema(tool: Tool) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "name": {"const": tool.name},
-            "arguments": dict(tool.parameters) or {"type": "object"},
+            "arguments": {"type": "object", **tool.parameters},
         },
         "required": ["name", "arguments"],
     }

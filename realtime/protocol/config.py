@@ -149,13 +149,23 @@ class Audio(Wire):
 # -- tools -----------------------------------------------------------------------------------------
 
 
+def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("type", "object") != "object":
+        raise ValueError("a JSON schema of type 'object', because arguments are one")
+    return schema
+
+
+ParameterSchema = Annotated[FreeObject, AfterValidator(_of_an_object)]
+"""A JSON schema of a function's arguments."""
+
+
 class FunctionTool(Wire):
-    """A function the model may call. parameters: a JSON schema."""
+    """A function the model may call."""
 
     type: Literal["function"] = "function"
     name: str = Field(min_length=1, max_length=256)
     description: str | None = Field(None, exclude_if=absent)
-    parameters: FreeObject | None = Field(None, exclude_if=absent)
+    parameters: ParameterSchema | None = Field(None, exclude_if=absent)
 
 
 class NamedFunction(Wire):

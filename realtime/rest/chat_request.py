@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from realtime.protocol.config import Voice
+from realtime.protocol.config import ParameterSchema, Voice
 from realtime.protocol.wire import FreeObject, Wire
 
 InputFormat = Literal["wav", "mp3", "flac", "ogg", "opus", "pcm16"]
@@ -155,11 +155,11 @@ class AudioOptions(Wire):
 
 
 class FunctionDefinition(Wire):
-    """parameters: a JSON schema."""
+    """What a function is called, what it is for and what it takes."""
 
     name: str = Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+$")
     description: str | None = None
-    parameters: FreeObject | None = None
+    parameters: ParameterSchema | None = None
     strict: bool | None = None
 
 

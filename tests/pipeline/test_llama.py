@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stage_driver import StageDriver, messages
@@ -30,6 +31,7 @@ from pipeline.messages import (
 )
 from pipeline.stage import Output, StageSettings, Work
 from pipeline.stages.llama import Llama
+from pipeline.stages.llama_prompt import forced_calls
 from realtime.config import INSTRUCTIONS
 
 pytestmark = pytest.mark.models
@@ -191,6 +193,14 @@ def test_a_required_call_streams_valid_arguments(llama: StageDriver) -> None:
     assert isinstance(json.loads("".join(delta.arguments for delta in deltas))["city"], str)
     assert end_of(outputs).reason == "tool_calls"
     assert written(outputs) == ""
+
+
+@pytest.mark.parametrize("parameters", [{}, {"description": "nothing"}, {"properties": {}}])
+def test_the_arguments_of_a_required_call_are_an_object(parameters: dict[str, Any]) -> None:
+    tools = (Tool("look", "", parameters),)
+    schema = forced_calls(Start("r", Plan.TEXT, tools=tools, tool_choice="required"))
+    assert schema is not None
+    assert schema["properties"]["arguments"] == {"type": "object", **parameters}
 
 
 def test_a_conversation_that_is_too_long_loses_its_oldest_turns(llama: StageDriver) -> None:

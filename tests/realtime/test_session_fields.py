@@ -170,6 +170,10 @@ def test_what_stock_clients_always_send_is_accepted(key: str) -> None:
     [
         ({"prompt": {"id": "pmpt_1"}}, "session.prompt"),
         ({"tools": [{"type": "mcp", "server_label": "x"}]}, "session.tools[0].type"),
+        (
+            {"tools": [{"type": "function", "name": "f", "parameters": {"type": "array"}}]},
+            "session.tools[0].parameters",
+        ),
         ({"voice": "ash"}, "session.voice"),
         ({"temperature": 0.8}, "session.temperature"),
         ({"audio": {"input": {"format": "pcm16"}}}, "session.audio.input.format"),
