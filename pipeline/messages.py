@@ -252,12 +252,13 @@ class Reset(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Usage(Plain):
-    """Tokens of a request. audio_tokens: those of the input that are sound."""
+    """Tokens of a request. audio_tokens, image_tokens: of the input, of sounds and pictures."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     audio_tokens: int = 0
+    image_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,8 +269,9 @@ class Reply:
             input_tokens=tokens.input_tokens,
             output_tokens=tokens.output_tokens + audio,
             input_token_details=InputTokens(
-                text_tokens=tokens.input_tokens - tokens.audio_tokens,
+                text_tokens=tokens.input_tokens - tokens.audio_tokens - tokens.image_tokens,
                 audio_tokens=tokens.audio_tokens,
+                image_tokens=tokens.image_tokens,
                 cached_tokens=tokens.cached_tokens,
                 cached_tokens_details=CachedTokens(text_tokens=tokens.cached_tokens),
             ),

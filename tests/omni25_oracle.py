@@ -32,8 +32,12 @@ MAX_CODES = 80
 
 @dataclass(frozen=True, slots=True)
 class Generated25:
-    """tokens: of the reply. codes: [frames]. wave: float32, of one go with the seed's noise."""
+    """prompt, tokens: of the reply. codes: [frames].
 
+    wave: float32, of one go with the seed's noise.
+    """
+
+    prompt: list[int]
     tokens: list[int]
     codes: NDArray[np.int64]
     wave: NDArray[np.float32]
@@ -136,7 +140,7 @@ class Official25:
             model.token2wav.forward = decode
             model.talker.forward = speak
         made = reply[0, ids.shape[1] :].tolist()
-        return Generated25(made, seen["codes"][0].numpy(), wave.numpy())
+        return Generated25(ids[0].tolist(), made, seen["codes"][0].numpy(), wave.numpy())
 
 
 def qwen25_stages(folder: Path, greedy: bool = True, max_codes: int = MAX_CODES) -> Stages:

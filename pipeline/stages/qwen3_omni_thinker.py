@@ -224,8 +224,6 @@ class Qwen3OmniThinker(Stage):
     def _tell(self, reply: _Reply, work: Work) -> list[Output]:
         request_id, token = reply.start.request_id, reply.token
         assert token is not None
-        sounds = reply.ids.count(self._hearing.token)
-        usage = Usage(len(reply.ids), reply.made, audio_tokens=sounds)
         ended = token == self._config.im_end_token_id
         cut = not ended and reply.made >= reply.limit
         tokens = () if ended else (token,)
@@ -234,11 +232,19 @@ class Qwen3OmniThinker(Stage):
             text += reply.guard.push(reply.text.flush()) + reply.guard.flush()
         outputs = self._text(reply, text, *tokens)
         if ended or reply.guard.stopped:
-            return [*outputs, Output(request_id, End("stop", usage))]
+            return [*outputs, Output(request_id, End("stop", self._usage(reply)))]
         if cut:
-            return [*outputs, Output(request_id, End("length", usage))]
+            return [*outputs, Output(request_id, End("length", self._usage(reply)))]
         work.more = True
         return outputs
+
+    def _usage(self, reply: _Reply) -> Usage:
+        return Usage(
+            len(reply.ids),
+            reply.made,
+            audio_tokens=reply.ids.count(self._hearing.token),
+            image_tokens=reply.ids.count(self._sight.token),
+        )
 
     def _text(self, reply: _Reply, text: str, *tokens: int) -> list[Output]:
         reply.said += text

@@ -102,17 +102,23 @@ def _token(token: str, logprob: float) -> Json:
 
 
 def usage_json(answers: list[Answer], audio_tokens: int) -> Json:
-    """Of the whole request. audio_tokens: of the user's recordings."""
+    """Of the whole request. audio_tokens: of recordings that were written down for the Thinker."""
     ends = [answer.end.usage for answer in answers if answer.end is not None]
     prompt = max((usage.input_tokens for usage in ends), default=0)
     cached = max((usage.cached_tokens for usage in ends), default=0)
+    heard = max((usage.audio_tokens for usage in ends), default=0)
+    seen = max((usage.image_tokens for usage in ends), default=0)
     text = sum(usage.output_tokens for usage in ends)
     spoken = sum(-(-answer.samples // SPOKEN_TOKEN_SAMPLES) for answer in answers)
     return {
         "prompt_tokens": prompt + audio_tokens,
         "completion_tokens": text + spoken,
         "total_tokens": prompt + audio_tokens + text + spoken,
-        "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": audio_tokens},
+        "prompt_tokens_details": {
+            "cached_tokens": cached,
+            "audio_tokens": heard + audio_tokens,
+            "image_tokens": seen,
+        },
         "completion_tokens_details": {
             "reasoning_tokens": 0,
             "audio_tokens": spoken,

@@ -42,7 +42,7 @@ MAX_PICTURES = 16
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """items: for the Thinker. audio_tokens: of the user's recordings.
+    """items: for the Thinker. audio_tokens: of recordings that were written down.
 
     recordings: 16 kHz samples, one after the other, for a Thinker that hears.
     pictures: RGB [height, width, 3], for one that sees.
@@ -135,10 +135,10 @@ class PromptBuilder:
                 samples = await asyncio.to_thread(
                     decode_recording, audio.data, audio.format, self._max_audio_s, where
                 )
-                self._audio_tokens += -(-len(samples) // AUDIO_TOKEN_SAMPLES)
-                if self._hear is None:
+                if self._hear is None:  # the Thinker counts for itself what it hears
                     self._recordings.append(samples)
                     return RECORDING
+                self._audio_tokens += -(-len(samples) // AUDIO_TOKEN_SAMPLES)
                 heard = [one.text async for one in self._hear(samples, param)]
                 return " ".join(text for text in heard if text)
             case ImagePart(image_url=image):

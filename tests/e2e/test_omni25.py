@@ -13,7 +13,7 @@ import numpy as np
 import openai
 import pytest
 from numpy.typing import NDArray
-from omni25_oracle import MAX_CODES, Generated25, Official25
+from omni25_oracle import AUDIO, IMAGE, MAX_CODES, Generated25, Official25
 from omni_oracle import png
 from servers import scripted
 
@@ -62,7 +62,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 def ask(server: Server, content: Any) -> Any:
-    """The spoken answer of a chat."""
+    """A chat with a spoken answer."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused") as client:
         answer = client.chat.completions.create(
             model="sori",
@@ -71,10 +71,15 @@ def ask(server: Server, content: Any) -> Any:
             audio={"voice": "ethan", "format": "wav"},
             max_tokens=TOKENS,
         )
-    return answer.choices[0].message.audio
+    return answer
 
 
-def check(folder: Path, audio: Any, wanted: Generated25) -> None:
+def check(folder: Path, answer: Any, wanted: Generated25) -> None:
+    details = answer.usage.prompt_tokens_details
+    assert answer.usage.prompt_tokens == len(wanted.prompt)
+    assert details.audio_tokens == wanted.prompt.count(AUDIO)
+    assert details.image_tokens == wanted.prompt.count(IMAGE)
+    audio = answer.choices[0].message.audio
     assert audio.transcript == OmniTokenizer(folder).decode(wanted.tokens)
     with wave.open(io.BytesIO(base64.b64decode(audio.data))) as file:
         samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
@@ -166,10 +171,21 @@ async def test_a_picture_over_the_socket_is_seen(
         await client.send({"type": "conversation.item.create", "item": message})
         await client.send({"type": "response.create"})
         told = await client.wait_for("response.output_audio_transcript.done")
-        await client.wait_for("response.done")
+        done = await client.wait_for("response.done")
     assert told.event["transcript"] == OmniTokenizer(folder).decode(wanted.tokens)
     pieces = [got.samples for got in client.events if got.samples is not None]
     check_sound(np.concatenate(pieces), wanted)
+    usage = done.event["response"]["usage"]
+    sounds, pieces_seen = wanted.prompt.count(AUDIO), wanted.prompt.count(IMAGE)
+    assert (sounds > 0, pieces_seen > 0) == (spoken, True)
+    assert usage["input_tokens"] == len(wanted.prompt)
+    assert usage["input_token_details"] == {
+        "text_tokens": len(wanted.prompt) - sounds - pieces_seen,
+        "audio_tokens": sounds,
+        "image_tokens": pieces_seen,
+        "cached_tokens": 0,
+        "cached_tokens_details": {"text_tokens": 0, "audio_tokens": 0, "image_tokens": 0},
+    }
 
 
 def test_a_picture_and_a_recording_in_a_chat_are_seen_and_heard(

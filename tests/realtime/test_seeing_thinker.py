@@ -11,7 +11,7 @@ import pytest
 from pair import Event, Pair
 from PIL import Image
 
-from pipeline.messages import PICTURE, RECORDING, PromptItem
+from pipeline.messages import PICTURE, RECORDING, End, PromptItem, TextDelta, Usage
 from realtime.commands import StartReply
 from realtime.picture_limits import PictureLimits
 
@@ -85,6 +85,21 @@ def test_a_picture_beside_a_recording_keeps_its_place() -> None:
     command = asked(pair)
     assert command.start.items[-1].text == f"{PICTURE}\n{RECORDING}"
     assert (len(command.pictures), len(command.recordings)) == (1, 1)
+
+
+def test_tokens_of_pictures_are_told_apart() -> None:
+    pair = Pair(sight=SIGHT)
+    create(pair, words("And this?"), image(uri()))
+    asked(pair)
+    (*_, done) = pair.reply(TextDelta("That."), End(usage=Usage(30, 2, 3, 13, image_tokens=8)))
+    assert done["response"]["usage"]["input_token_details"] == {
+        "text_tokens": 9,
+        "audio_tokens": 13,
+        "image_tokens": 8,
+        "cached_tokens": 3,
+        "cached_tokens_details": {"text_tokens": 3, "audio_tokens": 0, "image_tokens": 0},
+    }
+    pair.check()
 
 
 def test_the_item_is_told_without_its_picture_and_retrieved_with_it() -> None:
