@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -25,7 +26,15 @@ MAX_TOLD_CHARS = 512 * 1024
 UNTOLD = ("audio", "image_url")
 """Keys of content whose values are not told back unasked."""
 
+MAX_FRAME_VALUES = 20_000
+"""In one frame: it is read on the loop, which a hundred thousand take a quarter of a second."""
+
+MAX_FAULTS = 1000
+"""That are looked at: each of them costs a kilobyte and ten microseconds."""
+
 Model = TypeVar("Model", bound=BaseModel)
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 _EXPECTED = {
     "string_type": "a string",
@@ -63,6 +72,10 @@ def parse_event(frame: str | bytes | Mapping[str, Any]) -> ClientEvent:
             "invalid_event", "Binary frames are not part of this protocol; send JSON text frames."
         )
     text: str | bytes = frame if isinstance(frame, str) else to_json(dict(frame))
+    if has_more_values(text, MAX_FRAME_VALUES):
+        raise ClientError(
+            "invalid_event", f"A frame may hold at most {MAX_FRAME_VALUES} values of JSON."
+        )
     try:
         event = client_events.validate_json(text)
     except ValidationError as error:
@@ -94,6 +107,20 @@ def parse_config(model: type[Model], value: Mapping[str, Any], param: str) -> Mo
         return model.model_validate_json(to_json(value))
     except ValidationError as error:
         raise explain(error, value, (param,)) from error
+
+
+def has_more_values(text: str | bytes, limit: int) -> bool:
+    """Whether a JSON text has more values than that. Exact for valid JSON, and quick for any."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if _count_values(data) <= limit:  # strings hold commas too, so this is the most it can be
+        return False
+    # A value has at most two strings, its key and itself; this is the least that there can be.
+    quotes = data.count(b'"') - data.count(b'\\"')
+    return quotes > 4 * limit or _count_values(_STRING.sub(b"", data)) > limit
+
+
+def _count_values(data: bytes) -> int:
+    return 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def _explain_event(text: str | bytes, error: ValidationError) -> ClientError:
@@ -132,6 +159,9 @@ def explain(
     error: ValidationError, document: Mapping[str, Any], prefix: Sequence[str] = ()
 ) -> ClientError:
     """The most telling of pydantic's findings, in the words of the protocol."""
+    if (count := error.error_count()) > MAX_FAULTS:
+        message = f"There are {count} mistakes in this, too many to name them."
+        return ClientError("invalid_value", message, _dotted(prefix) or None)
     findings = [(_path(finding, document), finding) for finding in error.errors(include_url=False)]
     # In a union each branch complains: the branch that got furthest is the one that was meant,
     # and a wrong value of the right type says more than a wrong type.

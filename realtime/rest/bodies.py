@@ -10,13 +10,16 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from realtime.protocol.parsing import explain, name_of
+from realtime.protocol.parsing import explain, has_more_values, name_of
 from realtime.rest.errors import ApiError
 
 Model = TypeVar("Model", bound=BaseModel)
 
 OFF_LOOP_NBYTES = 256 * 1024
 """Longer bodies are parsed in a thread."""
+
+MAX_VALUES = 100_000
+"""In one body. Every message, part and field is one; each may be a mistake that has to be told."""
 
 
 async def read_json(request: Request, model: type[Model], max_nbytes: int) -> Model:
@@ -58,6 +61,12 @@ def too_large(max_nbytes: int) -> ApiError:
 
 
 def _parse(body: bytes, model: type[Model]) -> Model:
+    if has_more_values(body, MAX_VALUES):
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST,
+            f"The request body has more than {MAX_VALUES} values of JSON.",
+            code="invalid_value",
+        )
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -45,6 +46,8 @@ from realtime.service import Service
 router = APIRouter(prefix="/v1", dependencies=[Depends(require_key)])
 
 FINGERPRINT = "fp_sori"
+
+_TOKEN_ID = re.compile(r"[0-9]{1,9}")
 
 
 @router.post("/chat/completions")
@@ -129,9 +132,9 @@ def refuse_what_is_lacking(body: ChatRequest, lacks: frozenset[Ability]) -> None
 
 def _refuse_biases(body: ChatRequest) -> None:
     for token in body.logit_bias or ():
-        if not token.isdecimal():
+        if _TOKEN_ID.fullmatch(token) is None:
             raise bad_request(
-                f"Invalid key in 'logit_bias': '{token}'. Keys are token ids.", "logit_bias"
+                f"Invalid key in 'logit_bias': '{token[:40]}'. Keys are token ids.", "logit_bias"
             )
 
 

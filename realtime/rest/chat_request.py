@@ -227,6 +227,10 @@ class ExtraBody(Wire):
     latency_first: bool | None = None
 
 
+MAX_TOKENS = 2**31 - 1
+"""What llama.cpp counts in."""
+
+StopText = Annotated[str, Field(min_length=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
 
@@ -242,7 +246,7 @@ class ChatRequest(Wire):
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
     n: int | None = Field(None, ge=1, le=8)
-    stop: str | Annotated[tuple[str, ...], Field(max_length=4)] | None = None
+    stop: StopText | Annotated[tuple[StopText, ...], Field(max_length=4)] | None = None
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
@@ -251,8 +255,8 @@ class ChatRequest(Wire):
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    max_tokens: int | None = Field(None, ge=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    max_completion_tokens: int | None = Field(None, ge=1, le=MAX_TOKENS)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     latency_first: bool | None = None

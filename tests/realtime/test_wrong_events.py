@@ -10,6 +10,7 @@ from pair import Pair
 from wrong_events import examples, mistakes
 
 from realtime.protocol import ClientEvent, InputAudioBufferAppend, parse_event
+from realtime.protocol.parsing import has_more_values
 from realtime.session import Session
 
 EVENTS = get_args(ClientEvent)
@@ -155,9 +156,33 @@ def test_long_audio_and_long_contexts_are_not_told_back_and_so_not_too_long() ->
         ('{"type": "\\ud800"}', "invalid_json", None),
         ("[" * 10_000, "invalid_json", None),
         (b"\x00\xff", "invalid_event", None),
+        ("[" + "0," * 20_000 + "0]", "invalid_event", None),
+        ('{"type": "response.create", ' + '"",' * 20_000, "invalid_event", None),
     ],
 )
 def test_frames_that_are_no_events(frame: str | bytes, code: str, param: str | None) -> None:
     pair = Pair()
     (answer,) = pair.send(frame)
     assert (answer["error"]["code"], answer["error"]["param"]) == (code, param)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("0", 1),
+        ('{"a": [1, 2, {"b": "x"}]}', 6),
+        (r'{"a": "[,{\",\\\\", "\",": "]"}', 3),
+        ('["' + "word, " * 100 + '", "' + r"\n,\"," * 100 + '"]', 3),
+    ],
+)
+def test_the_values_of_a_text_are_counted_and_not_the_commas_in_strings(
+    text: str, values: int
+) -> None:
+    assert not has_more_values(text, values)
+    assert has_more_values(text.encode(), values - 1)
+
+
+def test_a_thousand_mistakes_are_one_error() -> None:
+    event = {"type": "response.create", "response": {str(key): key for key in range(2000)}}
+    (answer,) = Pair().send(event)
+    assert answer["error"]["code"] == "invalid_value"
