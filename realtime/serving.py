@@ -116,8 +116,17 @@ def set_up_logging(level: str) -> None:
         logging.getLogger(name).setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
 
 
+def _without_trace(record: logging.LogRecord) -> bool:
+    """A client whose text frame is no UTF-8 is not worth a traceback of ours."""
+    if record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError):
+        record.exc_info = None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
+
+
 def make_server(config: Config, app: FastAPI) -> Server:
     """uvicorn with the limits of the configuration."""
+    logging.getLogger("uvicorn.error").addFilter(_without_trace)
     return Server(
         uvicorn.Config(
             app,

@@ -341,6 +341,16 @@ async def test_a_frame_over_the_limit_closes_with_1009(scripted: Config) -> None
             assert (await closed(client))[0] == 1009
 
 
+async def test_a_text_frame_that_is_no_text_closes_with_1007_and_leaves_no_traceback(
+    scripted: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(scripted) as server, server.connect() as client:
+        await receive(client)
+        await client.send(b"\xff", text=True)
+        assert (await closed(client))[0] == 1007
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def test_a_session_ends_at_its_age_with_the_reason(scripted: Config) -> None:
     config = scripted.model_copy(update={"max_session_s": 0.2})
     async with serving(config) as server, server.connect() as client:
