@@ -9,12 +9,13 @@ have is refused by name.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 from openai.types import realtime as official
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS / "realtime"))
@@ -60,6 +61,9 @@ NOTES: dict[str, tuple[str, str]] = {
     "response.latency_first": (EXTENSION, ""),
     "response.audio.output.format.rate": (EXTENSION, "rates other than 24000 are resampled"),
     "response.audio.output.voice": (MAPPED, "a voice that is not there is spoken by the default"),
+    "item.id": ("", "not `root`"),
+    "item.status": (NO_EFFECT, "what a client brings is `completed`"),
+    "item.content.audio": ("", "of a user; of the assistant only the transcript is taken"),
     "item.content.image_url": (
         "required",
         "a data URI; `unsupported_content_type` if the Thinker does not see",
@@ -202,7 +206,7 @@ def _client_events() -> Iterator[str]:
     lines = ["| event | fields |", "|---|---|"]
     for event in get_args(ClientEvent):
         name = event.model_fields["type"].default
-        fields = _fields(event)
+        fields = _fields(event, lambda field: not field.is_required())
         if name == ON_A_SERVER_THAT_PLAYS:
             fields = "refused on a WebSocket: the client plays the audio"
         lines.append(f"| `{name}` | {fields} |")
@@ -215,16 +219,17 @@ def _server_events() -> Iterator[str]:
     for event in get_args(ServerEvent):
         name = event.model_fields["type"].default
         remark = "" if name in known else " (extension)"
-        lines.append(f"| `{name}`{remark} | {_fields(event)} |")
+        fields = _fields(event, lambda field: field.exclude_if is not None)
+        lines.append(f"| `{name}`{remark} | {fields} |")
     yield "\n".join(lines) + "\n"
     told = ", ".join(f"`{key}`" for key in Response.model_fields)
     yield f"`response` has {told}.\n"
 
 
-def _fields(event: type[BaseModel]) -> str:
+def _fields(event: type[BaseModel], may_be_absent: Callable[[FieldInfo], bool]) -> str:
     """What an event holds; a question mark is at what may be absent."""
     own = {key: one for key, one in event.model_fields.items() if key not in ("type", "event_id")}
-    words = [f"`{key}`" if one.is_required() else f"`{key}`?" for key, one in own.items()]
+    words = [f"`{key}`?" if may_be_absent(one) else f"`{key}`" for key, one in own.items()]
     return ", ".join(words) or "–"
 
 
