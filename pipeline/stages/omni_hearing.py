@@ -45,7 +45,7 @@ class OmniHearing:
         """
         lengths = [length for item in start.items for length in item.recordings]
         if not lengths:
-            return ids, {}
+            return spread(ids, self.token, [], start, "recordings"), {}
         samples = np.concatenate([np.zeros(0, np.int16), *parts]).astype(np.float32) / 32768
         recordings = [
             np.pad(one, (0, max(0, WINDOW - len(one))))

@@ -47,7 +47,7 @@ class OmniSight:
         """
         sizes = [size for item in start.items for size in item.pictures]
         if not sizes:
-            return ids, {}
+            return spread(ids, self.token, [], start, "pictures"), {}
         pixels = np.concatenate([np.ravel(part) for part in parts])
         ends = np.cumsum([height * width * CHANNELS for height, width in sizes])
         pictures = [

@@ -30,7 +30,7 @@ from pipeline.messages import (
     TextDelta,
 )
 from pipeline.models.tiny_qwen2_5_omni import make_tiny_qwen2_5_omni
-from pipeline.stage import Input, Output, Stage, StageError, StageSettings
+from pipeline.stage import Input, Output, Stage, StageError, StageSettings, Work
 from pipeline.stages.omni_checkpoint import CheckpointError
 from pipeline.stages.qwen2_5_omni_talker import Qwen25OmniTalker
 from pipeline.stages.qwen2_5_omni_thinker import Qwen25OmniThinker
@@ -172,6 +172,30 @@ def test_pictures_that_are_not_there_fail_their_request(thinker: Stage) -> None:
     inputs = [*shown(pictures[0])[:2], Input(End())]
     outputs = StageDriver(thinker).run(start, inputs)
     assert [output.message for output in outputs] == [Failed("bad_image", "pictures are missing")]
+
+
+@pytest.mark.parametrize("text", ["", RECORDING * 2, PICTURE, f"{RECORDING}{PICTURE}"])
+def test_places_that_do_not_fit_what_is_given_fail_their_request_alone(
+    thinker: Stage, text: str
+) -> None:
+    what = "pictures" if PICTURE in text else "recordings"
+    lengths = () if text == PICTURE else (8_000,)
+    odd = request("odd", text)
+    odd = replace(odd, items=(replace(odd.items[0], recordings=lengths),))
+    works = [Work("odd", given([np.zeros(8_000, np.int16)]) if lengths else []), Work("short")]
+    thinker.open(odd)
+    thinker.open(REQUESTS[0])
+    try:
+        outputs = thinker.step(works)
+    finally:
+        thinker.close("odd")
+        thinker.close("short")
+    (failed,) = [one.message for one in outputs if one.request_id == "odd"]
+    assert isinstance(failed, Failed)
+    counts = (0, 1) if what == "pictures" else (1, text.count(RECORDING))
+    told = f"{counts[0]} {what} for {counts[1]} places in the prompt"
+    assert (failed.code, failed.message) == ("invalid_prompt", told)
+    assert tokens_of([one for one in outputs if one.request_id == "short"])
 
 
 @pytest.mark.parametrize("length", [0, 1, 10, 320, 500])

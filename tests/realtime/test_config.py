@@ -148,10 +148,11 @@ def test_a_model_is_known_by_its_name_or_an_alias() -> None:
     assert not config.knows_model("llama-9")
 
 
-@pytest.mark.parametrize("name", ["qwen3-omni", "qwen3-omni-1gpu"])
+@pytest.mark.parametrize("name", ["qwen3-omni", "qwen3-omni-1gpu", "qwen2.5-omni"])
 def test_configurations_of_other_models_are_whole(name: str) -> None:
     config = load_config(Path(__file__).parents[2] / "configs" / f"{name}.yaml")
     kinds = [getattr(config.stages, stage).kind for stage in STAGE_NAMES]
-    assert kinds[3:] == ["qwen3_omni_thinker", "qwen3_omni_talker", "qwen3_omni_voicebox"]
+    family = "qwen3_omni" if name.startswith("qwen3") else "qwen2_5_omni"
+    assert kinds[3:] == [f"{family}_{part}" for part in ("thinker", "talker", "voicebox")]
     assert set(kinds) <= set(STAGES)
     assert config.stages.voicebox.device.startswith("cuda:")
