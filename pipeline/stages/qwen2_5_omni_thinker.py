@@ -21,6 +21,7 @@ from pipeline.stages.omni_checkpoint import (
     require_family,
     usable_device,
 )
+from pipeline.stages.omni_graphs import refuse_readiness
 from pipeline.stages.omni_hearing import Qwen25OmniHearing
 from pipeline.stages.omni_sight import OmniSight
 from pipeline.stages.omni_text import OmniTokenizer
@@ -44,6 +45,7 @@ class Qwen25OmniThinker(Qwen3OmniThinker):
 
         options = self._settings.options
         folder = checkpoint_folder(options)
+        refuse_readiness(options)
         require_family(folder, FAMILY)
         torch.set_num_threads(self._settings.threads)
         self._device = usable_device(self._settings.device)

@@ -23,6 +23,7 @@ from pipeline.stages.omni_checkpoint import (
     require_family,
     usable_device,
 )
+from pipeline.stages.omni_graphs import refuse_readiness
 from pipeline.stages.qwen2_5_omni_speakers import Speakers
 from pipeline.stages.qwen2_5_omni_thinker import FAMILY
 
@@ -81,6 +82,7 @@ class Qwen25OmniVoiceBox(Stage):
 
         options = self._settings.options
         folder = checkpoint_folder(options)
+        refuse_readiness(options)
         require_family(folder, FAMILY)
         torch.set_num_threads(self._settings.threads)
         self._device = usable_device(self._settings.device)

@@ -24,6 +24,7 @@ from pipeline.stages.omni_checkpoint import (
     require_family,
     usable_device,
 )
+from pipeline.stages.omni_graphs import refuse_readiness
 from pipeline.stages.omni_sampling import Picking, pick
 from pipeline.stages.omni_words import WordClock
 
@@ -84,6 +85,7 @@ class Qwen3OmniTalker(Stage):
 
         options = self._settings.options
         folder = checkpoint_folder(options)
+        refuse_readiness(options)
         require_family(folder, "qwen3_omni_moe")
         torch.set_num_threads(self._settings.threads)
         self._device = usable_device(self._settings.device)

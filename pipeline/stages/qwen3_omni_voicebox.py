@@ -23,6 +23,7 @@ from pipeline.stages.omni_checkpoint import (
     require_family,
     usable_device,
 )
+from pipeline.stages.omni_graphs import FixedShapes, readiness_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,9 @@ class ChunkPlan:
 
 LATENCY_FIRST = ChunkPlan(4, 12, 25)
 QUALITY_FIRST = ChunkPlan(12, 12, 72)
+MOST_FIXED = 128
+"""Frames. What decodes more at once, by a large `options.context`, is not made ready at load."""
+
 LEAD_SHARE = 0.5
 """A chunk is at most this share of the audio the listener still has, so it is there in time."""
 
@@ -55,7 +59,11 @@ class _Reply:
 
 
 class Qwen3OmniVoiceBox(Stage):
-    """options: model, dtype, context (frames decoded again, instead of the plan's)."""
+    """options: model, dtype, context (frames decoded again, instead of the plan's), compile,
+    cuda_graphs.
+
+    With either of the last two, chunks are padded to one of a few lengths, all ready at load.
+    """
 
     def __init__(self, settings: StageSettings) -> None:
         self._settings = settings
@@ -71,6 +79,7 @@ class Qwen3OmniVoiceBox(Stage):
         require_family(folder, "qwen3_omni_moe")
         torch.set_num_threads(self._settings.threads)
         self._device = usable_device(self._settings.device)
+        wanted = readiness_of(options, self._device)
         config: Any = Qwen3OmniMoeConfig.from_pretrained(folder).code2wav_config
         self._groups = config.num_quantizers
         self._codebook = config.codebook_size
@@ -79,9 +88,21 @@ class Qwen3OmniVoiceBox(Stage):
         self._samples = int(self._model.total_upsample)
         context = options.get("context")
         self._context = None if context is None else max(1, int(context))
+        self._run = FixedShapes(lambda frames: self._model(frames), wanted, self._device)
+        self._lengths = self._fixed_lengths() if wanted else []
+        for length in self._lengths:
+            self._run.warm(torch.zeros((1, self._groups, length), device=self._device).long())
         silent = [np.zeros(self._groups, np.int32)] * (LATENCY_FIRST.context + LATENCY_FIRST.most)
         for count in (LATENCY_FIRST.first, len(silent)):
             self._decode(silent[:count])
+
+    def _fixed_lengths(self) -> list[int]:
+        """Frames of a first chunk, of some on the way, and of all after enough of a reply."""
+        lengths = set[int]()
+        for plan in (LATENCY_FIRST, QUALITY_FIRST):
+            context = plan.context if self._context is None else self._context
+            lengths |= {plan.first, plan.most, 2 * plan.most, context + plan.most}
+        return sorted(length for length in lengths if length <= MOST_FIXED)
 
     def open(self, start: Start) -> None:
         """Begin a reply."""
@@ -157,6 +178,10 @@ class Qwen3OmniVoiceBox(Stage):
     @torch.inference_mode()
     def _decode(self, codes: list[Array]) -> Array:
         """Samples of these frames, less those at the end that need more of them."""
-        frames = torch.from_numpy(np.stack(codes, axis=1)[None]).long().to(self._device)
-        wave: Array = self._model(frames)[0, 0].float().cpu().numpy()
-        return wave
+        stacked = np.stack(codes, axis=1)
+        # No sample depends on a frame after those that it needs: padding changes none that is kept.
+        padding = next((n for n in self._lengths if n >= len(codes)), len(codes)) - len(codes)
+        padded = np.pad(stacked, ((0, 0), (0, padding)))
+        frames = torch.from_numpy(padded[None]).long().to(self._device)
+        wave: Array = self._run(frames)[0, 0].float().cpu().numpy()
+        return wave[: len(wave) - padding * self._samples]
