@@ -29,8 +29,10 @@ from pipeline.messages import (
     Start,
     TextDelta,
 )
+from pipeline.models import tiny_qwen2_5_omni
 from pipeline.models.tiny_qwen2_5_omni import make_tiny_qwen2_5_omni
 from pipeline.stage import Input, Output, Stage, StageError, StageSettings, Work
+from pipeline.stages import qwen2_5_omni_voicebox
 from pipeline.stages.omni_checkpoint import CheckpointError
 from pipeline.stages.qwen2_5_omni_talker import Qwen25OmniTalker
 from pipeline.stages.qwen2_5_omni_thinker import Qwen25OmniThinker
@@ -313,6 +315,25 @@ def test_blocks_give_every_sample_once_and_the_same_sound(
     assert np.sqrt(np.mean(difference**2) / np.mean(whole.astype(float) ** 2)) < 0.05
     other = np.concatenate(wave_of(voicebox, replace(start, seed=6), codes, 3))
     assert not np.array_equal(cut, other)
+
+
+def test_the_wave_made_in_pieces_is_that_of_the_whole_spectrogram(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The released model's kernels, which look further than the tiny one's.
+    real = tiny_qwen2_5_omni._bigvgan()
+    for key in ("resblock_kernel_sizes", "resblock_dilation_sizes"):
+        del real[key]
+    monkeypatch.setattr(tiny_qwen2_5_omni, "_bigvgan", lambda: real)
+    make_tiny_qwen2_5_omni(tmp_path)
+    voicebox = loaded(Qwen25OmniVoiceBox, model=str(tmp_path))
+    codes = np.random.default_rng(3).integers(0, 64, 60).astype(np.int32)
+    cut = wave_of(voicebox, REQUESTS[0], codes, 60)
+    monkeypatch.setattr(qwen2_5_omni_voicebox, "VOCODER_FRAMES", 1_000)
+    (whole,) = wave_of(voicebox, REQUESTS[0], codes, 60)
+    assert len(cut) > 2
+    assert np.abs(whole).max() > 300
+    assert np.abs(np.concatenate(cut).astype(int) - whole).max() <= 1
 
 
 def test_codes_that_are_none_fail_their_request(folder: Path) -> None:
