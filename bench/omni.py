@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.device_handoff import handoff_lines
 from bench.machine import describe_machine
 from bench.omni_weights import FAMILIES, SCALES, SIZES, SizeError, make_weights
 from bench.report import print_report
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"making {arguments.model} ({arguments.size}) …", file=sys.stderr)
         make_weights(folder / "model", arguments.model, arguments.size)
         replies = asyncio.run(measure(folder, arguments))
+        handoffs = handoff_lines(arguments.device)
         traces = {name: read_trace(folder / "trace", name) for name in STAGES}
     except (EngineError, SizeError, ImportError, OSError) as error:
         print(f"sori bench omni: {error}", file=sys.stderr)
@@ -75,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         [
             f"{arguments.model}, {described(arguments.size)}, on {arguments.device}",
             *table(rows),
-            ipc_line(arguments.device),
+            *handoffs,
         ],
         {
             "bench": "omni",
@@ -111,13 +113,6 @@ def described(size: str) -> str:
         return "tiny: less than a million weights"
     scale = ", ".join(f"{value} {key.replace('_', ' ')}" for key, value in SCALES[size].items())
     return f"{size}: widths of Qwen3-Omni-30B-A3B, {scale}, Code2Wav whole, towers tiny"
-
-
-def ipc_line(device: str) -> str:
-    """Why there is no row that compares the host's pool with CUDA IPC."""
-    if not device.startswith("cuda"):
-        return f"host pool against CUDA IPC: skipped, the stages are on {device}"
-    return "host pool against CUDA IPC: skipped, these stages hand over rows in the host's memory"
 
 
 def engine_config(folder: Path, arguments: argparse.Namespace) -> EngineConfig:

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from bench.device_handoff import handoff_lines, round_trip_us
 from bench.omni import covered, main
 
 
@@ -34,3 +36,16 @@ def test_what_cannot_be_made_is_said(tmp_path: Path, capfd: pytest.CaptureFixtur
 
 def test_time_in_which_two_stages_compute_counts_once() -> None:
     assert covered([(0, 2), (1, 3), (5, 6), (5.5, 5.75)]) == 4
+
+
+def test_another_process_adds_up_what_the_hosts_pool_hands_over() -> None:
+    assert round_trip_us(1 << 16, "cpu", on_device=False) > 0
+
+
+@pytest.mark.gpu
+def test_both_pools_hand_over_what_lies_on_a_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device: nothing lies on one")
+    title, *rows = handoff_lines("cuda:0")
+    assert title == "host pool against CUDA IPC, of a tensor on cuda:0, there and back:"
+    assert [row.count("µs") for row in rows] == [2, 2]
