@@ -205,6 +205,8 @@ class Runner:
         while not stopped.wait(self._spec.beat_interval_s):
             began_s = self.step_began_s
             step_s = time.monotonic() - began_s if began_s else 0.0
+            if self._stage is not None:
+                step_s = max(step_s, self._stage.stalled_s())
             try:
                 self._control.send([Beat(step_s)])
             except ServerGone:

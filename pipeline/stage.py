@@ -118,6 +118,13 @@ class Stage(ABC):
         Raise StageError for a fault of one request; any other exception fails the whole batch.
         """
 
+    def stalled_s(self) -> float:
+        """How long work outside of `step` has stood still, for a stage with threads of its own.
+
+        Asked for from another thread. It counts like a step that takes as long.
+        """
+        return 0.0
+
     @abstractmethod
     def close(self, request_id: str) -> None:
         """Drop the state of a request, finished or aborted. Unknown ids are ignored."""

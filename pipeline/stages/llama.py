@@ -11,6 +11,8 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,6 +36,7 @@ from pipeline.messages import (
 from pipeline.models.store import resolve
 from pipeline.stage import Batch, Output, Stage, StageSettings
 from pipeline.stages.llama_prompt import CallStream, chat_messages, forced_calls, logprobs_of
+from pipeline.stages.llama_schema import schema_fault
 from pipeline.stages.llama_slots import Reply, Slots
 from pipeline.stages.llama_window import Windows
 
@@ -108,6 +111,9 @@ class Llama(Stage):
         self._threads = ThreadPoolExecutor(self._parallel, thread_name_prefix="llama")
         self._replies: dict[str, Reply] = {}
         self._instructed = False
+        self._asking_lock = threading.Lock()
+        self._asking = 0
+        self._progress_s = 0.0
 
     def load(self) -> None:
         """Load the weights and write a few words."""
@@ -142,6 +148,14 @@ class Llama(Stage):
         reply = self._replies.pop(request_id, None)
         if reply is not None:
             reply.cancelled.set()
+
+    def stalled_s(self) -> float:
+        """How long llama.cpp has told nothing to anybody who waits for it.
+
+        It tells of each token and of each PREFILL_TOKENS of a prompt; a grammar can keep it from
+        both, and then it is deaf to everything else.
+        """
+        return time.monotonic() - self._progress_s if self._asking else 0.0
 
     def _dispatch(self) -> None:
         while (reply := self._slots.take()) is not None:
@@ -238,6 +252,8 @@ class Llama(Stage):
         if sampling.stop:
             request["stop"] = list(sampling.stop)
         if schema := forced_calls(start) or sampling.json_schema:
+            if (fault := schema_fault(schema)) is not None:
+                raise _BadSchema(f"the JSON schema cannot be used: {fault}")
             request["json_schema"] = schema
         return request
 
@@ -254,6 +270,7 @@ class Llama(Stage):
 
         def receive(chunk: dict[str, Any]) -> bool:
             nonlocal reason, usage, refusal, prompt_tokens
+            self._progress_s = time.monotonic()
             refusal = chunk.get("error", refusal)
             prompt_tokens = chunk.get("prompt_progress", {}).get("total", prompt_tokens)
             if chunk.get("usage"):
@@ -271,15 +288,16 @@ class Llama(Stage):
         if prompt_tokens > limit:
             raise _TooLong(prompt_tokens, f"the prompt has {prompt_tokens} tokens")
         if refusal is not None:
-            message = str(refusal.get("message", refusal))
-            if refusal.get("type") == "exceed_context_size_error":
-                raise _TooLong(int(refusal["n_prompt_tokens"]), message)
-            raise _Refused(message)
+            raise _why_refused(refusal, request)
         if reason == "length":
             return End("length", usage)
         return End("tool_calls" if call else "stop", usage)
 
     def _ask(self, request: dict[str, Any], receive: Callable[[dict[str, Any]], bool]) -> None:
+        with self._asking_lock:
+            if not self._asking:
+                self._progress_s = time.monotonic()
+            self._asking += 1
         try:
             self._server.handle_chat_completions(request, receive)
         except ValueError as error:
@@ -287,11 +305,23 @@ class Llama(Stage):
                 raise
             reason = str(error).partition("JSON schema error")[2].removeprefix(" at #")
             raise _BadSchema(f"the JSON schema cannot be used{reason or f': {error}'}") from error
+        finally:
+            with self._asking_lock:
+                self._asking -= 1
 
     def _give(self, reply: Reply, *messages: StageMessage) -> None:
         if messages and not reply.cancelled.is_set():
             reply.received.extend(messages)
             self.wake(reply.start.request_id)
+
+
+def _why_refused(refusal: dict[str, Any], request: dict[str, Any]) -> Exception:
+    message = str(refusal.get("message", refusal))
+    if refusal.get("type") == "exceed_context_size_error":
+        return _TooLong(int(refusal["n_prompt_tokens"]), message)
+    if "grammar" in message and "json_schema" in request:
+        return _BadSchema(f"the JSON schema cannot be used: {message}")
+    return _Refused(message)
 
 
 def _unheard(max_tokens: int, *instructions: PromptItem) -> Start:

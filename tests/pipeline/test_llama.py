@@ -11,9 +11,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from process_tree import wait_until
 from stage_driver import StageDriver, messages
 
 from pipeline.messages import (
@@ -301,10 +302,62 @@ def test_a_conversation_that_may_not_be_cut_is_refused_when_it_is_too_long(
     assert failed.code == "context_length_exceeded"
 
 
-def test_a_schema_that_is_none_fails_its_request_alone(llama: StageDriver) -> None:
-    failed = messages(llama.run(ask(SYSTEM, CAPITAL, json_schema={"type": "foo"})))[-1]
+PROPERTIES = {f"p{i}": {"type": "integer"} for i in range(501)}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "foo"},
+        {"type": "string", "minLength": 5, "maxLength": 2},  # for ever, if it were let through
+        {"$defs": {"a": {"items": {"minItems": 3, "maxItems": 2}}}, "$ref": "#/$defs/a"},
+        {"type": "integer", "minimum": 5, "maximum": 2},
+        {"type": "string", "pattern": "^a{5,2}$"},
+        {"enum": [f"value{i}" for i in range(20_000)]},  # for minutes
+        {"anyOf": [{"const": i} for i in range(501)]},
+        {"type": "array", "items": [{"type": "object", "properties": PROPERTIES}]},
+        {"type": "array", "items": {"type": "integer"}, "minItems": 5000},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+    ],
+)
+def test_a_schema_that_cannot_be_kept_to_fails_its_request_alone(
+    llama: StageDriver, schema: dict[str, Any]
+) -> None:
+    failed = messages(llama.run(ask(SYSTEM, CAPITAL, json_schema=schema)))[-1]
     assert isinstance(failed, Failed)
-    assert "Paris" in written(llama.run(ask(SYSTEM, CAPITAL)))
+    assert failed.code == "invalid_schema"
+    assert "Paris" in written(llama.run(ask(SYSTEM, CAPITAL, max_tokens=12)))
+
+
+def test_properties_that_are_required_are_no_choice(llama: StageDriver) -> None:
+    schema = {"type": "object", "properties": PROPERTIES, "required": list(PROPERTIES)}
+    assert '"p0"' in written(llama.run(ask(SYSTEM, CAPITAL, json_schema=schema, max_tokens=12)))
+
+
+def test_how_long_llama_has_told_nothing_is_known(llama: StageDriver) -> None:
+    stage = cast(Llama, llama.stage)
+    assert stage.stalled_s() == 0
+    begun, finish = threading.Event(), threading.Event()
+
+    class Deaf:
+        def handle_chat_completions(self, request: Any, receive: Any) -> None:
+            begun.set()
+            finish.wait(30)
+            receive({})
+
+    server, stage._server = stage._server, Deaf()
+    try:
+        stage.open(ask(SYSTEM, CAPITAL))
+        assert begun.wait(30)
+        first = stage.stalled_s()
+        wait_until(lambda: stage.stalled_s() > first, 10, "it to be noticed")
+        finish.set()
+        wait_until(lambda: stage.stalled_s() == 0, 10, "the end")
+    finally:
+        finish.set()
+        stage.close("r")
+        stage._server = server
+    assert "Paris" in written(llama.run(ask(SYSTEM, CAPITAL, max_tokens=12)))
 
 
 @pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="needs Linux's /proc")

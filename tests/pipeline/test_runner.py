@@ -308,3 +308,14 @@ def test_inline_inputs_reach_the_step_as_arrays(start_runner: Callable[..., Peer
     begin(peer, "r")
     peer.send(Feed("r", Audio(3), inline(np.array([1, 2, 3], np.int16))))
     assert peer.receive(Emit).message == TextDelta("6")
+
+
+def test_a_stage_that_stands_still_outside_its_steps_is_told_with_the_beat(
+    start_runner: Callable[..., Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Probe, "stalled_s", lambda self: 42.0)
+    peer = start_runner(lambda work: [])
+    while True:
+        for message in peer._control.receive():
+            if isinstance(message, Beat) and message.step_s == 42.0:
+                return
