@@ -102,6 +102,7 @@ class FixedShapes:
             torch._dynamo.config.patch(recompile_limit=MAX_SHAPES + 1),
             torch.compiler.set_stance("default"),
         ):
+            inputs = _as_in_replies(inputs)
             self._compiled(*inputs)
             if self._wanted.cuda_graphs:
                 self._pool = self._pool or torch.cuda.graph_pool_handle()
@@ -118,7 +119,12 @@ class FixedShapes:
         # Beside shapes, compiled code is bound to such things as the number of threads. Were one of
         # them another now, it would be compiled again, for seconds.
         with torch.compiler.set_stance("eager_on_recompile"):
-            return self._compiled(*inputs)
+            return self._compiled(*_as_in_replies(inputs))
+
+
+def _as_in_replies(inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Tensors of inference mode, all: compiled code for those is not used for any others."""
+    return tuple(one if one.is_inference() else one.clone() for one in inputs)
 
 
 class _Capture:

@@ -71,6 +71,19 @@ def test_what_compiled_code_is_bound_to_may_change_without_a_compile() -> None:
     assert compiles() == before
 
 
+def test_compiled_code_is_what_runs_in_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_stance: Any = torch.compiler.set_stance
+    stances: dict[str, Any] = {"eager_on_recompile": "fail_on_recompile"}
+    monkeypatch.setattr(
+        torch.compiler, "set_stance", lambda stance: set_stance(stances.get(str(stance), stance))
+    )
+    run = FixedShapes(curve, Readiness(compile=True), CPU)
+    run.warm(*inputs(6))
+    run(*inputs(6))
+    with torch.inference_mode():
+        run(*inputs(6))
+
+
 def test_the_number_of_shapes_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(omni_graphs, "MAX_SHAPES", 2)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
