@@ -55,6 +55,17 @@ def test_a_cut_utterance_that_ends_with_its_last_word_is_understood(whisper: Sta
     assert word_error_rate(said, heard) <= 0.15, heard
 
 
+def test_the_first_word_is_heard_of_a_recording_that_begins_with_it(whisper: StageDriver) -> None:
+    clip = next(r for r in recordings() if r.name == "cards_005.wav")
+    cut = clip.samples[clip.speech_start_ms * 16 : clip.speech_end_ms * 16 + 1600]
+    start = Start("r", Plan.TRANSCRIBE, word_times=True)
+    outputs = whisper.run(start, [Input(Audio(len(cut)), cut), Input(End())])
+    assert text_of(outputs).startswith("8 of spades")
+    words = end_of(outputs).meta["words"]
+    assert words[0][1] == 0
+    assert words[-1][2] <= len(cut) / 16_000
+
+
 def test_more_than_one_window_is_heard_to_its_end(whisper: StageDriver) -> None:
     spoken = [r for r in recordings() if r.name.startswith("librivox")] * 4  # 53 s
     text, end = hear(whisper, np.concatenate([r.samples for r in spoken]))
