@@ -41,6 +41,7 @@ def test_memory_is_that_of_the_process_and_its_children() -> None:
 def test_the_report_is_what_the_words_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert word_error_rate(["Good morning, Mr. Smith."], ["good morning mister smith"]) == 0
     assert word_error_rate(["bread is made here"], ["bread is made"]) == 0.25
+    assert word_error_rate(["for a hundred years"], ["For 100 years."]) == 0
     assert build_parser().parse_args([]).sentences == 5
     with pytest.raises(SystemExit):
         main(["--voices", "nobody"])
