@@ -35,7 +35,7 @@ class StagesConfig(BaseModel):
 
     ears: StageConfig = StageConfig(kind="silero")
     turn_detector: StageConfig = StageConfig(kind="smart_turn")
-    transcriber: StageConfig = StageConfig(kind="whisper", threads=2)
+    transcriber: StageConfig = StageConfig(kind="whisper")
     thinker: StageConfig = StageConfig(kind="llama")
     talker: StageConfig = StageConfig(kind="hibari_talker")
     voicebox: StageConfig = StageConfig(kind="hibari_voicebox")

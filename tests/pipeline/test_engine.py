@@ -366,6 +366,22 @@ async def test_shutdown_leaves_no_process() -> None:
             os.kill(pid, 0)
 
 
+@pytest.mark.parametrize(("set_by_user", "spins"), [(None, "1000"), ("7", "7")])
+async def test_threads_of_workers_do_not_spin_for_long(
+    monkeypatch: pytest.MonkeyPatch, set_by_user: str | None, spins: str
+) -> None:
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    if set_by_user:
+        monkeypatch.setenv("GOMP_SPINCOUNT", set_by_user)
+    async with scripted_engine("process") as engine:
+        for pid in worker_pids(engine).values():
+            assert f"GOMP_SPINCOUNT={spins}" in environment_of(pid)
+
+
+def environment_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")
+
+
 def worker_pids(engine: Engine) -> dict[str, int]:
     return {name: worker.pid for name, worker in engine.workers.items() if worker.pid}
 
